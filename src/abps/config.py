@@ -1,0 +1,308 @@
+"""Every setting of the project: frozen dataclasses of Python scalars.
+
+The string under a field's name in `setting(default, help)` is what `--help` and docs/settings.md print: meaning, unit, and the paper's symbol.
+`__post_init__` only validates. A config is saved with its run as YAML and read back with `from_dict`, which refuses what it does not know.
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
+
+from abps.errors import ConfigError
+
+__all__ = [
+    "AbsConfig",
+    "AcquisitionConfig",
+    "ArsConfig",
+    "BudgetConfig",
+    "CriticsConfig",
+    "DdpgnConfig",
+    "GiboConfig",
+    "GpConfig",
+    "LocalSearchConfig",
+    "MpdConfig",
+    "RunConfig",
+    "from_dict",
+    "setting",
+    "to_dict",
+]
+
+T = TypeVar("T")
+
+
+def setting(default: Any, help: str, *, choices: tuple[str, ...] = ()) -> Any:
+    """A documented field of a config; nested configs are given as their class."""
+    metadata = {"help": help, "choices": choices}
+    if isinstance(default, type) and is_dataclass(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _check_choices(config: Any) -> None:
+    for item in fields(config):
+        choices = item.metadata.get("choices", ())
+        value = getattr(config, item.name)
+        if choices and value not in choices:
+            raise ConfigError(f"{item.name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class GpConfig:
+    """The Gaussian process over policy parameters (paper Section 5.1, Appendix A)."""
+
+    lengthscale_low: float = setting(0.0025, "lower bound of every lengthscale ℓ_i (the paper's U(a, b))")
+    lengthscale_high: float = setting(0.05, "upper bound of every lengthscale ℓ_i (the paper's U(a, b))")
+    scale_by_dimension: bool = setting(True, "multiply every lengthscale by √d, as the published experiments did")
+    signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")
+    noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
+    noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
+    starts: int = setting(32, "hyper-parameter starts that are compared by their evidence")
+    polished: int = setting(3, "how many of the best starts are polished by L-BFGS-B")
+    weigh_repeats: bool = setting(False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)")
+
+    def __post_init__(self) -> None:
+        _require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
+        _require(self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1")
+        _require(self.noise_floor > 0, "noise_floor must be positive")
+        _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
+
+
+@dataclass(frozen=True)
+class AcquisitionConfig:
+    """Where the next probe is looked for (Appendix A)."""
+
+    radius: float = setting(0.1, "half width of the box around the centre θ that probes stay in")
+    starts: int = setting(32, "starting points drawn from N(θ, design_std²)")
+    polished: int = setting(4, "how many of the best starts are polished by L-BFGS-B")
+    avoid_radius: float = setting(0.1, "no probe closer than this to a failed one, in lengthscales; 0 switches it off")
+
+    def __post_init__(self) -> None:
+        _require(self.radius > 0, "acquisition radius must be positive")
+        _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
+        _require(self.avoid_radius >= 0, "avoid_radius must not be negative")
+
+
+@dataclass(frozen=True)
+class LocalSearchConfig:
+    """What MPD, GIBO, ABS and their relatives share: a centre, probes around it, a window of points."""
+
+    centre_episodes: int = setting(3, "N_c: episodes of every new centre")
+    probes: int = setting(16, "N_acq: probes of one outer iteration")
+    window: int = setting(51, "N_max: points the GP keeps")
+    design_std: float = setting(0.025, "std of the Gaussian probes of the first outer iteration and of the acquisition's starts")
+    remap: bool = setting(False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates")
+    gp: GpConfig = setting(GpConfig, "Gaussian process")
+    acquisition: AcquisitionConfig = setting(AcquisitionConfig, "acquisition")
+
+    def __post_init__(self) -> None:
+        _require(self.centre_episodes >= 1, "centre_episodes must be at least 1")
+        _require(self.probes >= 1, "probes must be at least 1")
+        _require(self.window >= 1, "window must be at least 1")
+        _require(self.design_std > 0, "design_std must be positive")
+        _check_choices(self)
+
+
+@dataclass(frozen=True)
+class MpdConfig(LocalSearchConfig):
+    """MPD: constant mean, normalised steps repeated while ascent is probable (paper Appendix A, Table 3)."""
+
+    step: float = setting(0.01, "δ: length of one small step along Σ⁻¹μ / ‖Σ⁻¹μ‖")
+    probability: float = setting(0.65, "steps are repeated while P(ascent) exceeds this")
+    max_steps: int = setting(1000, "at most so many small steps in one move")
+    mean_bound: float = setting(1.0, "the constant mean is fitted in [−bound, bound] (in scaled returns)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.step > 0, "step must be positive")
+        _require(0 < self.probability < 1, "probability must be in (0, 1)")
+        _require(self.max_steps >= 1, "max_steps must be at least 1")
+
+
+@dataclass(frozen=True)
+class GiboConfig(LocalSearchConfig):
+    """GIBO: probes that shrink the trace of Σ, steps along the normalised gradient times the lengthscales."""
+
+    step: float = setting(0.5, "length of the step in lengthscales")
+    normalise_gradient: bool = setting(True, "divide μ by its L2 norm before the step")
+    mean_bound: float = setting(1.0, "the constant mean is fitted in [−bound, bound] (in scaled returns)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.step > 0, "step must be positive")
+
+
+@dataclass(frozen=True)
+class CriticsConfig:
+    """The ensemble of action-value functions of the centre: DroQ pairs (the paper) or closed-form LSTD."""
+
+    kind: str = setting("lstd", "droq: the paper's networks; lstd: least squares on random features", choices=("droq", "lstd"))
+    members: int = setting(5, "n: critics in the ensemble")
+    replay: int = setting(1_000_000, "capacity of the replay ring in transitions")
+    width: int = setting(256, "droq: units per hidden layer")
+    depth: int = setting(2, "droq: hidden layers")
+    dropout: float = setting(0.01, "droq: dropout rate in the TD loss")
+    learning_rate: float = setting(3e-4, "droq: Adam's step size")
+    batch: int = setting(256, "droq: transitions per gradient step and critic")
+    polyak: float = setting(0.005, "droq: τ of the target networks")
+    polyak_every: int = setting(2, "droq: gradient steps between two target updates")
+    steps_first: int = setting(1000, "droq: gradient steps the very first time")
+    steps_probe: int = setting(5000, "droq: gradient steps after a probe")
+    steps_centre: int = setting(10_000, "droq: gradient steps after a new centre")
+    target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
+    features: int = setting(512, "lstd: random ReLU features per critic")
+    transitions: int = setting(30_000, "lstd: the newest transitions used")
+    ridges: tuple[float, ...] = setting((1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn")
+    layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
+    clip: float = setting(5.0, "lstd: normalised observations are clipped at ± this")
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        for name in ("members", "replay", "width", "depth", "batch", "polyak_every", "features", "transitions"):
+            _require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
+        _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")
+        _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
+        _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")
+
+
+AGGREGATIONS = ("softmax", "mean", "best", "single", "evidence")
+
+
+@dataclass(frozen=True)
+class AbsConfig(LocalSearchConfig):
+    """ABS: the advantage mean function, one step δ·Σ⁻¹μ per outer iteration (Algorithms 1 and 2, Table 2)."""
+
+    step: float = setting(0.0025, "δ: the step is δ·Σ⁻¹μ, not normalised")
+    step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
+    aggregation: str = setting("softmax", "how critics become one mean function (Eq. 9; evidence: weights integrated out)", choices=AGGREGATIONS)
+    reset_worst: bool = setting(True, "give the worst critic new weights at a new centre")
+    reset_only_negative: bool = setting(False, "reset the worst critic only when its R̃² is negative (the published guard)")
+    score_iterations: int = setting(3, "outer iterations whose points enter R̃²")
+    states: int = setting(256, "visited states kept per point for m̂ and m̃ (γᵗ-weighted systematic subsample; 0: all)")
+    critics: CriticsConfig = setting(CriticsConfig, "critics")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.step > 0, "step must be positive")
+        _require(self.score_iterations >= 1, "score_iterations must be at least 1")
+        _require(self.states >= 0, "states must not be negative")
+
+
+@dataclass(frozen=True)
+class DdpgnConfig(AbsConfig):
+    """Ablation: the critics' gradient alone, Gaussian probes, a normalised step."""
+
+    step: float = setting(0.05, "length of the step along ∇m̂ / ‖∇m̂‖")
+
+
+@dataclass(frozen=True)
+class ArsConfig:
+    """Augmented Random Search (Mania et al. 2018): V1, V1-t, V2, V2-t."""
+
+    step: float = setting(0.02, "α: step size")
+    noise: float = setting(0.02, "ν: std of the exploration directions")
+    directions: int = setting(8, "N: directions per iteration, two episodes each")
+    top: int = setting(4, "b: directions used in the step (top = directions: the plain variant)")
+    discounted: bool = setting(False, "compare discounted returns, as the ABS paper's ARS does")
+
+    def __post_init__(self) -> None:
+        _require(self.step > 0 and self.noise > 0, "step and noise must be positive")
+        _require(1 <= self.top <= self.directions, "need 1 <= top <= directions")
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """When a search stops; 0 or 0.0 switches a condition off. The query under way is always finished."""
+
+    episodes: int = setting(0, "training episodes, the initial design included")
+    steps: int = setting(0, "training environment steps")
+    target: float | None = setting(None, "stop when a centre's mean undiscounted return reaches this")
+    plateau: int = setting(0, "stop after so many outer iterations without a better centre")
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "steps", "plateau"):
+            _require(getattr(self, name) >= 0, f"{name} must not be negative")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How a run is carried out; nothing here changes what is learned."""
+
+    workers: int = setting(1, "processes that run episodes; the results do not depend on it")
+    minutes: float = setting(0.0, "stop after so much wall time; 0: no limit")
+    evaluate_every: int = setting(1, "outer iterations between two evaluations; 0: never")
+    evaluation_episodes: int = setting(5, "episodes of one evaluation, on their own environment and random stream")
+    timeout: float = setting(0.0, "seconds after which an episode counts as hung; 0: no limit")
+    retries: int = setting(1, "times a failed episode is tried again with another seed")
+    max_failures: int = setting(10, "failed episodes in a row after which the run stops")
+    checkpoint_every: int = setting(1, "outer iterations between two checkpoints")
+
+    def __post_init__(self) -> None:
+        _require(self.workers >= 1, "workers must be at least 1")
+        for name in ("minutes", "evaluate_every", "evaluation_episodes", "timeout", "retries"):
+            _require(getattr(self, name) >= 0, f"{name} must not be negative")
+        _require(self.max_failures >= 1 and self.checkpoint_every >= 1, "max_failures and checkpoint_every must be at least 1")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a config as nested dictionaries of YAML scalars and lists."""
+
+    def plain(value: Any) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+        return list(value) if isinstance(value, tuple) else value
+
+    return plain(config)
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
+    """Build a config from nested dictionaries; a field that is missing keeps its default.
+
+    Raises:
+        ConfigError: an unknown name, or a value of the wrong type.
+    """
+    known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+            raise ConfigError(f"unknown setting {where}{name}{hint}")
+        arguments[name] = _typed(hints[name], value, f"{where}{name}")
+    return cls(**arguments)
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    """Check `value` against a field's type, converting lists to tuples and integers to floats."""
+    if is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} must be a group of settings, got {value!r}")
+        return from_dict(typing.cast(type, hint), value, where=f"{where}.")
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        return _typed(next(arm for arm in typing.get_args(hint) if arm is not types.NoneType), value, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} must be a list, got {value!r}")
+        return tuple(_typed(typing.get_args(hint)[0], part, where) for part in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is not Any and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
+        raise ConfigError(f"{where} must be of type {getattr(hint, '__name__', hint)}, got {value!r}")
+    return value
+
+
+def replace(config: T, **changes: Any) -> T:
+    """`dataclasses.replace` under the project's roof, so that callers need one import."""
+    return dataclasses.replace(config, **changes)  # type: ignore[type-var]

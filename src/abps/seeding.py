@@ -1,0 +1,34 @@
+"""Random numbers from explicit keys: every draw is named by the run's seed and a path.
+
+There is no random *state* anywhere in the project. A generator is derived, used at once and dropped; the same path gives
+the same numbers whatever happened before, in which process, and after how many interruptions.
+"""
+
+import zlib
+
+import numpy as np
+
+__all__ = ["generator", "integer_seed"]
+
+
+def _entropy(seed: int, path: tuple[str | int, ...]) -> list[int]:
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else int(part) for part in path]
+    return [int(seed), *words]
+
+
+def generator(seed: int, *path: str | int) -> np.random.Generator:
+    """Return the generator named by `seed` and `path`.
+
+    Args:
+        seed: the run's seed, a non-negative integer.
+        path: what the numbers are for, e.g. `("acquisition", iteration, probe)`.
+
+    Returns:
+        A fresh `numpy.random.Generator`; two different paths are statistically independent.
+    """
+    return np.random.default_rng(np.random.SeedSequence(_entropy(seed, path)))
+
+
+def integer_seed(seed: int, *path: str | int) -> int:
+    """Return a 31-bit integer seed for software that takes no generator (Gymnasium's `reset(seed=…)`)."""
+    return int(np.random.SeedSequence(_entropy(seed, path)).generate_state(1)[0] >> 1)

@@ -1,0 +1,43 @@
+"""What a search knows of a task: sizes, bounds, discount, horizon and reward scale. No environment, no Gymnasium."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abps.errors import ConfigError
+
+__all__ = ["TaskSpec"]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """The contract between a task and a search (hashable, saved with the run)."""
+
+    name: str
+    observation_dim: int
+    action_dim: int
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    gamma: float = 0.99
+    horizon: int = 1000
+    reward_scale: float | None = None
+    """Rewards are divided by it before a search sees a return; None: found automatically by the search."""
+    reward_shift: float = 0.0
+    """Subtracted from every (unscaled) reward; the survival bonus that ARS removes."""
+    normalise: bool = True
+    """Whether policies see observations standardised with running statistics."""
+
+    def __post_init__(self) -> None:
+        if self.observation_dim < 1 or self.action_dim < 1:
+            raise ConfigError(f"a task needs at least one observation and one action, got {self.observation_dim} and {self.action_dim}")
+        for name, bounds in (("action_low", self.action_low), ("action_high", self.action_high)):
+            if len(bounds) != self.action_dim or not np.all(np.isfinite(bounds)):
+                raise ConfigError(f"{name} must be {self.action_dim} finite numbers, got {bounds}")
+        if not all(low < high for low, high in zip(self.action_low, self.action_high, strict=True)):
+            raise ConfigError(f"every action_low must be below its action_high, got {self.action_low} and {self.action_high}")
+        if not 0.0 < self.gamma <= 1.0:
+            raise ConfigError(f"gamma must be in (0, 1], got {self.gamma}")
+        if self.horizon < 1:
+            raise ConfigError(f"horizon must be at least 1, got {self.horizon}")
+        if self.reward_scale is not None and not (np.isfinite(self.reward_scale) and self.reward_scale > 0):
+            raise ConfigError(f"reward_scale must be positive and finite, got {self.reward_scale}")
