@@ -67,11 +67,15 @@ class GpConfig:
     noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
     starts: int = setting(32, "hyper-parameter starts that are compared by their evidence")
     polished: int = setting(3, "how many of the best starts are polished by L-BFGS-B")
-    weigh_repeats: bool = setting(False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)")
+    weigh_repeats: bool = setting(
+        False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
+    )
 
     def __post_init__(self) -> None:
         _require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
-        _require(self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1")
+        _require(
+            self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1"
+        )
         _require(self.noise_floor > 0, "noise_floor must be positive")
         _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
 
@@ -98,8 +102,12 @@ class LocalSearchConfig:
     centre_episodes: int = setting(3, "N_c: episodes of every new centre")
     probes: int = setting(16, "N_acq: probes of one outer iteration")
     window: int = setting(51, "N_max: points the GP keeps")
-    design_std: float = setting(0.025, "std of the Gaussian probes of the first outer iteration and of the acquisition's starts")
-    remap: bool = setting(False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates")
+    design_std: float = setting(
+        0.025, "std of the Gaussian probes of the first outer iteration and of the acquisition's starts"
+    )
+    remap: bool = setting(
+        False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates"
+    )
     gp: GpConfig = setting(GpConfig, "Gaussian process")
     acquisition: AcquisitionConfig = setting(AcquisitionConfig, "acquisition")
 
@@ -144,7 +152,9 @@ class GiboConfig(LocalSearchConfig):
 class CriticsConfig:
     """The ensemble of action-value functions of the centre: DroQ pairs (the paper) or closed-form LSTD."""
 
-    kind: str = setting("lstd", "droq: the paper's networks; lstd: least squares on random features", choices=("droq", "lstd"))
+    kind: str = setting(
+        "lstd", "droq: the paper's networks; lstd: least squares on random features", choices=("droq", "lstd")
+    )
     members: int = setting(5, "n: critics in the ensemble")
     replay: int = setting(1_000_000, "capacity of the replay ring in transitions")
     width: int = setting(256, "droq: units per hidden layer")
@@ -160,7 +170,9 @@ class CriticsConfig:
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
     transitions: int = setting(30_000, "lstd: the newest transitions used")
-    ridges: tuple[float, ...] = setting((1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn")
+    ridges: tuple[float, ...] = setting(
+        (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn"
+    )
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
     clip: float = setting(5.0, "lstd: normalised observations are clipped at ± this")
 
@@ -182,9 +194,15 @@ class AbsConfig(LocalSearchConfig):
 
     step: float = setting(0.0025, "δ: the step is δ·Σ⁻¹μ, not normalised")
     step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
-    aggregation: str = setting("softmax", "how critics become one mean function (Eq. 9; evidence: weights integrated out)", choices=AGGREGATIONS)
+    aggregation: str = setting(
+        "softmax",
+        "how critics become one mean function (Eq. 9; evidence: weights integrated out)",
+        choices=AGGREGATIONS,
+    )
     reset_worst: bool = setting(True, "give the worst critic new weights at a new centre")
-    reset_only_negative: bool = setting(False, "reset the worst critic only when its R̃² is negative (the published guard)")
+    reset_only_negative: bool = setting(
+        False, "reset the worst critic only when its R̃² is negative (the published guard)"
+    )
     score_iterations: int = setting(3, "outer iterations whose points enter R̃²")
     states: int = setting(256, "visited states kept per point for m̂ and m̃ (γᵗ-weighted systematic subsample; 0: all)")
     critics: CriticsConfig = setting(CriticsConfig, "critics")
@@ -249,7 +267,10 @@ class RunConfig:
         _require(self.workers >= 1, "workers must be at least 1")
         for name in ("minutes", "evaluate_every", "evaluation_episodes", "timeout", "retries"):
             _require(getattr(self, name) >= 0, f"{name} must not be negative")
-        _require(self.max_failures >= 1 and self.checkpoint_every >= 1, "max_failures and checkpoint_every must be at least 1")
+        _require(
+            self.max_failures >= 1 and self.checkpoint_every >= 1,
+            "max_failures and checkpoint_every must be at least 1",
+        )
 
 
 def to_dict(config: Any) -> dict[str, Any]:

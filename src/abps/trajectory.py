@@ -43,7 +43,9 @@ class Trajectory:
             raise ShapeError(f"rewards must be a vector of at least one step, got shape {rew.shape}")
         steps = rew.shape[0]
         if obs.ndim != 2 or obs.shape[0] != steps + 1:
-            raise ShapeError(f"observations must have shape ({steps + 1}, s), one more than the {steps} rewards, got {obs.shape}")
+            raise ShapeError(
+                f"observations must have shape ({steps + 1}, s), one more than the {steps} rewards, got {obs.shape}"
+            )
         if act.ndim != 2 or act.shape[0] != steps:
             raise ShapeError(f"actions must have shape ({steps}, a), one per reward, got {act.shape}")
         for name, array in (("observations", obs), ("actions", act), ("rewards", rew)):

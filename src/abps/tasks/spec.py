@@ -29,12 +29,16 @@ class TaskSpec:
 
     def __post_init__(self) -> None:
         if self.observation_dim < 1 or self.action_dim < 1:
-            raise ConfigError(f"a task needs at least one observation and one action, got {self.observation_dim} and {self.action_dim}")
+            raise ConfigError(
+                f"a task needs at least one observation and one action, got {self.observation_dim} and {self.action_dim}"
+            )
         for name, bounds in (("action_low", self.action_low), ("action_high", self.action_high)):
             if len(bounds) != self.action_dim or not np.all(np.isfinite(bounds)):
                 raise ConfigError(f"{name} must be {self.action_dim} finite numbers, got {bounds}")
         if not all(low < high for low, high in zip(self.action_low, self.action_high, strict=True)):
-            raise ConfigError(f"every action_low must be below its action_high, got {self.action_low} and {self.action_high}")
+            raise ConfigError(
+                f"every action_low must be below its action_high, got {self.action_low} and {self.action_high}"
+            )
         if not 0.0 < self.gamma <= 1.0:
             raise ConfigError(f"gamma must be in (0, 1], got {self.gamma}")
         if self.horizon < 1:

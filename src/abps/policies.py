@@ -1,0 +1,184 @@
+"""Deterministic policies: flat parameters ↔ actions, and their derivatives.
+
+Shapes: d parameters, s observation size, a action size, m states. A *policy class* (`LinearTanh`) knows the map for every
+parameter vector; a *policy* (`Policy`) is one parameter vector with the normaliser it was made for, ready to act.
+A new class of policies implements `PolicyClass` and enters `POLICY_CLASSES`; nothing else in the project changes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.errors import ConfigError, ShapeError
+from abps.normaliser import Normaliser
+from abps.tasks.spec import TaskSpec
+
+__all__ = ["POLICY_CLASSES", "LinearTanh", "Policy", "PolicyClass", "load_policy"]
+
+Array = NDArray[np.float64]
+
+
+class PolicyClass(ABC):
+    """Maps parameters and observations to actions, for one task."""
+
+    kind: str
+    size: int
+    """d: the number of parameters."""
+
+    @abstractmethod
+    def __init__(self, spec: TaskSpec) -> None: ...
+
+    @abstractmethod
+    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """π(s) for m states: (d,), (m, s) → (m, a)."""
+
+    @abstractmethod
+    def pullback(
+        self,
+        parameters: Array,
+        observations: NDArray[np.floating],
+        normaliser: Normaliser,
+        cotangents: NDArray[np.floating],
+    ) -> Array:
+        """Σ_m cotangent_m · ∂π(s_m)/∂parameters: (m, a) or (k, m, a) cotangents → (d,) or (k, d)."""
+
+    @abstractmethod
+    def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
+        """A fast function from one observation (s,) to one action (a,), for the control loop."""
+
+    @abstractmethod
+    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
+        """Parameters that mean under `new` what `parameters` meant under `old`, as far as the class can express it."""
+
+
+class LinearTanh(PolicyClass):
+    """a = centre + half · tanh(W s̃), no bias, zero parameters at the start; s̃ the normalised observation."""
+
+    kind = "linear-tanh"
+
+    def __init__(self, spec: TaskSpec) -> None:
+        low, high = np.array(spec.action_low), np.array(spec.action_high)
+        self.centre, self.half = (high + low) / 2.0, (high - low) / 2.0
+        self.shape = (spec.action_dim, spec.observation_dim)
+        self.size = spec.action_dim * spec.observation_dim
+
+    def matrix(self, parameters: Array) -> Array:
+        """W, the parameters as an (a, s) matrix."""
+        if parameters.shape != (self.size,):
+            raise ShapeError(
+                f"parameters have shape {parameters.shape}; this policy has {self.size} ({self.shape[0]} actions × {self.shape[1]} observations)"
+            )
+        return parameters.reshape(self.shape)
+
+    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
+
+    def pullback(
+        self,
+        parameters: Array,
+        observations: NDArray[np.floating],
+        normaliser: Normaliser,
+        cotangents: NDArray[np.floating],
+    ) -> Array:
+        states = normaliser.apply(observations)
+        slope = self.half * (1.0 - np.square(np.tanh(states @ self.matrix(parameters).T)))
+        pulled = np.swapaxes(cotangents * slope, -1, -2) @ states
+        return pulled.reshape(*pulled.shape[:-2], self.size)
+
+    def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
+        gains = self.matrix(parameters) / normaliser.std
+        offset = -gains @ normaliser.mean
+        centre, half, tanh = self.centre, self.half, np.tanh
+
+        def act(observation: NDArray[Any]) -> Array:
+            return centre + half * tanh(gains @ observation + offset)
+
+        return act
+
+    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
+        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
+
+
+POLICY_CLASSES: dict[str, type[PolicyClass]] = {LinearTanh.kind: LinearTanh}
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One deterministic policy: call it with an observation to get an action. Saved as `.npz`, readable with numpy alone."""
+
+    spec: TaskSpec
+    parameters: Array
+    """(d,)"""
+    normaliser: Normaliser
+    kind: str = LinearTanh.kind
+
+    def __post_init__(self) -> None:
+        act = POLICY_CLASSES[self.kind](self.spec).controller(self.parameters, self.normaliser)
+        object.__setattr__(self, "_act", act)
+
+    def __call__(self, observation: NDArray[Any]) -> Array:
+        """Return the action (a,) for one observation (s,)."""
+        return self._act(observation)  # type: ignore[attr-defined]
+
+    def save(self, path: Path) -> None:
+        """Write the policy as `.npz`: plain arrays, no pickle; docs/hardware.md shows how to act on it with numpy alone."""
+        with Path(path).open("wb") as file:
+            np.savez(
+                file,
+                kind=np.array(self.kind),
+                task=np.array(self.spec.name),
+                weights=self.parameters.reshape(self.spec.action_dim, -1),
+                observation_mean=self.normaliser.mean,
+                observation_std=self.normaliser.std,
+                observation_count=np.array(self.normaliser.count),
+                observation_m2=self.normaliser.m2,
+                action_low=np.array(self.spec.action_low),
+                action_high=np.array(self.spec.action_high),
+            )
+
+
+def load_policy(path: Path) -> Policy:
+    """Read what `Policy.save` wrote; nothing in the file is executed, every shape is checked.
+
+    Raises:
+        ConfigError: the file is missing or is no policy.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            data = {name: stored[name] for name in stored.files}
+        weights = np.asarray(data["weights"], dtype=np.float64)
+        mean, m2 = (
+            np.asarray(data["observation_mean"], dtype=np.float64),
+            np.asarray(data["observation_m2"], dtype=np.float64),
+        )
+        low, high = data["action_low"], data["action_high"]
+        if (
+            weights.ndim != 2
+            or mean.shape != (weights.shape[1],)
+            or m2.shape != mean.shape
+            or low.shape != (weights.shape[0],)
+        ):
+            raise ValueError(f"shapes do not fit: weights {weights.shape}, mean {mean.shape}, action_low {low.shape}")
+        if str(data["kind"]) not in POLICY_CLASSES:
+            raise ValueError(f"unknown policy kind {str(data['kind'])!r}")
+        if not all(np.all(np.isfinite(part)) for part in (weights, mean, m2)):
+            raise ValueError("a number is not finite")
+        spec = TaskSpec(
+            name=str(data["task"]),
+            observation_dim=weights.shape[1],
+            action_dim=weights.shape[0],
+            action_low=tuple(float(x) for x in low),
+            action_high=tuple(float(x) for x in high),
+        )
+        return Policy(
+            spec, weights.reshape(-1), Normaliser(int(data["observation_count"]), mean, m2), str(data["kind"])
+        )
+    except FileNotFoundError as error:
+        raise ConfigError(f"no policy file at {path}") from error
+    except Exception as error:
+        raise ConfigError(f"{path} is not a policy file of abps: {error}") from error
