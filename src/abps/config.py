@@ -26,6 +26,7 @@ __all__ = [
     "LocalSearchConfig",
     "MpdConfig",
     "RunConfig",
+    "TaskConfig",
     "from_dict",
     "setting",
     "to_dict",
@@ -237,6 +238,26 @@ class ArsConfig:
 
 
 @dataclass(frozen=True)
+class TaskConfig:
+    """What is to be controlled, and how its episodes are scored."""
+
+    id: str = setting("", "Gymnasium id or module:factory that makes the environment")
+    name: str = setting("", "short name used in paths and reports")
+    gamma: float = setting(0.99, "γ: discount factor of the return the search maximises; 1 for undiscounted")
+    horizon: int = setting(0, "longest episode in steps; 0: the environment's own limit, or 1000")
+    reward_scale: float | None = setting(
+        None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
+    )
+    reward_shift: float = setting(
+        0.0, "subtracted from every reward before scaling (the survival bonus that ARS removes)"
+    )
+    normalise: bool = setting(True, "standardise observations with running statistics")
+    policy: str = setting(
+        "linear-tanh", "policy class: linear-tanh (the paper) or direct (linear, clipped to the bounds)"
+    )
+
+
+@dataclass(frozen=True)
 class BudgetConfig:
     """When a search stops; 0 or 0.0 switches a condition off. The query under way is always finished."""
 
@@ -258,12 +279,16 @@ class RunConfig:
     minutes: float = setting(0.0, "stop after so much wall time; 0: no limit")
     evaluate_every: int = setting(1, "outer iterations between two evaluations; 0: never")
     evaluation_episodes: int = setting(5, "episodes of one evaluation, on their own environment and random stream")
+    evaluate_probes: str = setting(
+        "best", "which probes are evaluated beside the centre for the maximum so far", choices=("none", "best", "all")
+    )
     timeout: float = setting(0.0, "seconds after which an episode counts as hung; 0: no limit")
     retries: int = setting(1, "times a failed episode is tried again with another seed")
     max_failures: int = setting(10, "failed episodes in a row after which the run stops")
     checkpoint_every: int = setting(1, "outer iterations between two checkpoints")
 
     def __post_init__(self) -> None:
+        _check_choices(self)
         _require(self.workers >= 1, "workers must be at least 1")
         for name in ("minutes", "evaluate_every", "evaluation_episodes", "timeout", "retries"):
             _require(getattr(self, name) >= 0, f"{name} must not be negative")

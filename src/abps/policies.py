@@ -7,7 +7,7 @@ A new class of policies implements `PolicyClass` and enters `POLICY_CLASSES`; no
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["POLICY_CLASSES", "LinearTanh", "Policy", "PolicyClass", "load_policy"]
+__all__ = ["POLICY_CLASSES", "LinearTanh", "Policy", "PolicyClass", "load_policy", "policy_class"]
 
 Array = NDArray[np.float64]
 
@@ -107,6 +107,17 @@ class LinearTanh(PolicyClass):
 POLICY_CLASSES: dict[str, type[PolicyClass]] = {LinearTanh.kind: LinearTanh}
 
 
+def policy_class(spec: TaskSpec) -> PolicyClass:
+    """Return the policy class that `spec.policy` names.
+
+    Raises:
+        ConfigError: there is no such class.
+    """
+    if spec.policy not in POLICY_CLASSES:
+        raise ConfigError(f"unknown policy {spec.policy!r}; known: {', '.join(POLICY_CLASSES)}")
+    return POLICY_CLASSES[spec.policy](spec)
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """One deterministic policy: call it with an observation to get an action. Saved as `.npz`, readable with numpy alone."""
@@ -115,22 +126,22 @@ class Policy:
     parameters: Array
     """(d,)"""
     normaliser: Normaliser
-    kind: str = LinearTanh.kind
+    act: Callable[[NDArray[Any]], Array] = field(init=False, repr=False)
+    """The map from one observation (s,) to one action (a,), ready for a control loop."""
 
     def __post_init__(self) -> None:
-        act = POLICY_CLASSES[self.kind](self.spec).controller(self.parameters, self.normaliser)
-        object.__setattr__(self, "_act", act)
+        object.__setattr__(self, "act", policy_class(self.spec).controller(self.parameters, self.normaliser))
 
     def __call__(self, observation: NDArray[Any]) -> Array:
         """Return the action (a,) for one observation (s,)."""
-        return self._act(observation)  # type: ignore[attr-defined]
+        return self.act(observation)
 
     def save(self, path: Path) -> None:
         """Write the policy as `.npz`: plain arrays, no pickle; docs/hardware.md shows how to act on it with numpy alone."""
         with Path(path).open("wb") as file:
             np.savez(
                 file,
-                kind=np.array(self.kind),
+                kind=np.array(self.spec.policy),
                 task=np.array(self.spec.name),
                 weights=self.parameters.reshape(self.spec.action_dim, -1),
                 observation_mean=self.normaliser.mean,
@@ -174,10 +185,9 @@ def load_policy(path: Path) -> Policy:
             action_dim=weights.shape[0],
             action_low=tuple(float(x) for x in low),
             action_high=tuple(float(x) for x in high),
+            policy=str(data["kind"]),
         )
-        return Policy(
-            spec, weights.reshape(-1), Normaliser(int(data["observation_count"]), mean, m2), str(data["kind"])
-        )
+        return Policy(spec, weights.reshape(-1), Normaliser(int(data["observation_count"]), mean, m2))
     except FileNotFoundError as error:
         raise ConfigError(f"no policy file at {path}") from error
     except Exception as error:

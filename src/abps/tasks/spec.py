@@ -26,6 +26,8 @@ class TaskSpec:
     """Subtracted from every (unscaled) reward; the survival bonus that ARS removes."""
     normalise: bool = True
     """Whether policies see observations standardised with running statistics."""
+    policy: str = "linear-tanh"
+    """Kind of the policy class, a key of `policies.POLICY_CLASSES`."""
 
     def __post_init__(self) -> None:
         if self.observation_dim < 1 or self.action_dim < 1:

@@ -1,0 +1,74 @@
+"""One episode of a deterministic policy in plain numpy: no jax, no copies, no work inside the control loop.
+
+Shapes: T steps, s observation size, a action size.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from abps.errors import AbpsError, TaskError
+from abps.policies import Policy
+from abps.trajectory import Failed, Outcome, Trajectory
+
+__all__ = ["attempt_episode", "run_episode"]
+
+
+def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory:
+    """Run `policy` in `env` for one episode of at most `policy.spec.horizon` steps.
+
+    The reward of the terminating step is kept. An episode that reaches the horizon is truncated, not terminated.
+
+    Args:
+        env: a Gymnasium environment (anything with `reset` and `step`).
+        policy: the deterministic policy to run.
+        seed: given to `env.reset`; None leaves the environment's own random numbers alone.
+
+    Raises:
+        TaskError: the environment breaks its contract.
+        ShapeError: the episode contains numbers that are not finite.
+    """
+    spec = policy.spec
+    horizon = spec.horizon
+    observations = np.empty((horizon + 1, spec.observation_dim))
+    actions = np.empty((horizon, spec.action_dim))
+    rewards = np.empty(horizon)
+    step = env.step
+    act = policy.act
+    observation, _ = env.reset(seed=seed)
+    _check_observation(observation, spec.observation_dim)
+    observations[0] = observation
+    terminated = truncated = False
+    time = 0
+    while time < horizon:
+        action = act(observation)
+        actions[time] = action
+        observation, reward, terminated, truncated, _ = step(action)
+        rewards[time] = reward
+        time += 1
+        observations[time] = observation
+        if terminated or truncated:
+            break
+    return Trajectory.build(
+        observations[: time + 1],
+        actions[:time],
+        rewards[:time],
+        terminated=bool(terminated),
+        truncated=not terminated,
+    )
+
+
+def attempt_episode(env: Any, policy: Policy, seed: int | None = None) -> Outcome:
+    """`run_episode`, with everything an environment can do wrong turned into `Failed(reason)`."""
+    try:
+        return run_episode(env, policy, seed)
+    except AbpsError as error:
+        return Failed(str(error))
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}")
+
+
+def _check_observation(observation: Any, size: int) -> None:
+    shape = np.shape(observation)
+    if shape != (size,):
+        raise TaskError(f"the environment returned an observation of shape {shape}; its space says ({size},)")
