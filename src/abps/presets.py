@@ -1,0 +1,157 @@
+"""The paper's six tasks and its Tables 1 to 3, as settings; and defaults for every other task.
+
+`paper` follows the paper's tables; `cpu` differs in the critics' budget only (see docs/deviations.md). All six tasks are tuned by the paper's
+authors; any other task gets `GENERIC`, which is untuned.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from abps.config import (
+    AbsConfig,
+    AcquisitionConfig,
+    ArsConfig,
+    CriticsConfig,
+    DdpgnConfig,
+    GiboConfig,
+    GpConfig,
+    MpdConfig,
+    TaskConfig,
+    replace,
+)
+from abps.errors import ConfigError
+
+__all__ = ["PAPER_TASKS", "PRESETS", "TASK_EPISODES", "search_config", "task_config"]
+
+PRESETS = ("cpu", "paper")
+
+
+@dataclass(frozen=True)
+class _PaperTask:
+    """One row of the paper's Tables 2 and 3 with what FACTS.md adds (design std, reward scale, episode budget, ARS)."""
+
+    env: str
+    gamma: float
+    reward_scale: float
+    normalise: bool
+    episodes: int
+    design_std: float
+    counts: tuple[int, int, int]
+    """N_c, N_acq, N_max."""
+    abs_step: float
+    abs_lengthscales: tuple[float, float]
+    mpd_lengthscales: tuple[float, float]
+    ars: tuple[float, float, int, int]
+    """α, ν, N, b of the original ARS V2-t (Swimmer: V1)."""
+    ars_shift: float
+    paper_ars: tuple[float, float, int, int]
+    """α, ν, N, b of the ABS paper's ARS."""
+
+
+PAPER_TASKS: dict[str, _PaperTask] = {
+    "pendulum": _PaperTask(
+        "InvertedPendulum", 0.99, 100.0, False, 1000, 0.02, (2, 6, 21), 0.005, (0.0025, 0.05), (0.0025, 0.05),
+        (0.02, 0.02, 3, 2), 0.0, (0.02, 0.02, 3, 2),
+    ),
+    "swimmer": _PaperTask(
+        "Swimmer", 0.995, 65.0, False, 1000, 0.01, (3, 12, 39), 0.0025, (0.0025, 0.05), (0.0025, 0.05),
+        (0.02, 0.01, 1, 1), 0.0, (0.02, 0.01, 1, 1),
+    ),
+    "hopper": _PaperTask(
+        "Hopper", 0.99, 270.0, True, 5000, 0.025, (3, 16, 51), 0.0025, (0.0025, 0.05), (0.0025, 0.025),
+        (0.01, 0.025, 8, 4), 1.0, (0.01, 0.025, 8, 4),
+    ),
+    "cheetah": _PaperTask(
+        "HalfCheetah", 0.99, 400.0, True, 5000, 0.03, (4, 20, 63), 0.0025, (0.00125, 0.025), (0.00125, 0.025),
+        (0.02, 0.03, 32, 4), 0.0, (0.02, 0.03, 32, 4),
+    ),
+    "walker": _PaperTask(
+        "Walker2d", 0.99, 300.0, True, 14000, 0.025, (4, 20, 63), 0.0025, (0.000625, 0.0125), (0.000625, 0.0125),
+        (0.03, 0.025, 40, 30), 1.0, (0.02, 0.025, 40, 30),
+    ),
+    "ant": _PaperTask(
+        "Ant", 0.99, 400.0, True, 14000, 0.025, (5, 24, 75), 0.0025, (0.000625, 0.0125), (0.000625, 0.0125),
+        (0.015, 0.025, 60, 20), 1.0, (0.015, 0.025, 60, 40),
+    ),
+}  # fmt: skip
+
+GENERIC = _PaperTask(
+    "", 0.99, 0.0, True, 1000, 0.025, (3, 16, 51), 0.0025, (0.0025, 0.05), (0.0025, 0.05),
+    (0.02, 0.025, 8, 4), 0.0, (0.02, 0.025, 8, 4),
+)  # fmt: skip
+
+TASK_EPISODES = {name: row.episodes for name, row in PAPER_TASKS.items()}
+"""Episodes on the paper's x-axes."""
+
+
+def task_config(name: str) -> TaskConfig:
+    """Settings of a task by short name (`hopper`, `hopper-v5`), Gymnasium id, or `module:factory`.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+    if not name:
+        raise ConfigError("a task needs a name: one of `abps tasks`, a Gymnasium id, or module:factory")
+    short, _, version = name.partition("-")
+    if short in PAPER_TASKS and version in ("", "v4", "v5"):
+        row = PAPER_TASKS[short]
+        return TaskConfig(
+            id=f"{row.env}-{version or 'v4'}",
+            name=name,
+            gamma=row.gamma,
+            reward_scale=row.reward_scale,
+            normalise=row.normalise,
+        )
+    return TaskConfig(id=name, name=name)
+
+
+def search_config(search: str, task: str, preset: str = "cpu") -> Any:
+    """Settings of a search on a task: the paper's where it has them.
+
+    Raises:
+        ConfigError: unknown search or preset.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
+    row = PAPER_TASKS.get(task.partition("-")[0], GENERIC)
+    makers = {"abs": _abs, "mpd": _mpd, "gibo": _gibo, "ddpgn": _ddpgn, "ars": _ars}
+    if search not in makers:
+        raise ConfigError(f"unknown search {search!r}; known: {', '.join(makers)}")
+    return makers[search](row, preset)
+
+
+def _shared(row: _PaperTask, lengthscales: tuple[float, float]) -> dict[str, Any]:
+    low, high = lengthscales
+    return {
+        "centre_episodes": row.counts[0],
+        "probes": row.counts[1],
+        "window": row.counts[2],
+        "design_std": row.design_std,
+        "gp": GpConfig(lengthscale_low=low, lengthscale_high=high),
+        "acquisition": AcquisitionConfig(),
+    }
+
+
+def _abs(row: _PaperTask, preset: str) -> AbsConfig:
+    config = AbsConfig(**_shared(row, row.abs_lengthscales), step=row.abs_step)
+    return replace(config, critics=CriticsConfig(kind="droq")) if preset == "paper" else config
+
+
+def _ddpgn(row: _PaperTask, preset: str) -> DdpgnConfig:
+    config = DdpgnConfig(**_shared(row, row.abs_lengthscales))
+    return replace(config, critics=CriticsConfig(kind="droq")) if preset == "paper" else config
+
+
+def _mpd(row: _PaperTask, preset: str) -> MpdConfig:
+    del preset
+    return MpdConfig(**_shared(row, row.mpd_lengthscales))
+
+
+def _gibo(row: _PaperTask, preset: str) -> GiboConfig:
+    del preset
+    return GiboConfig(**_shared(row, row.mpd_lengthscales))
+
+
+def _ars(row: _PaperTask, preset: str) -> ArsConfig:
+    step, noise, directions, top = row.paper_ars if preset == "paper" else row.ars
+    return ArsConfig(step=step, noise=noise, directions=directions, top=top, discounted=preset == "paper")
