@@ -1,0 +1,144 @@
+"""Replay: a ring of the newest transitions, the data that critics learn from (paper Algorithm 1).
+
+Shapes: c capacity, n transitions asked for, s observation size, a action size. Everything is float32; rewards are stored
+as the environment gave them and scaled by whoever uses them. The arrays are reserved at once but their memory is handed
+out by the operating system page by page when first written, so a small run stays small and nothing is ever copied to grow.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.errors import ConfigError, ShapeError
+from abps.trajectory import Trajectory
+
+__all__ = ["Replay", "Transitions"]
+
+
+class Transitions(NamedTuple):
+    """n transitions; `terminated` is true only where the MDP ended, so a truncated episode's last s' bootstraps."""
+
+    states: NDArray[np.float32]
+    """(n, s)"""
+    actions: NDArray[np.float32]
+    """(n, a)"""
+    rewards: NDArray[np.float32]
+    """(n,): unscaled."""
+    next_states: NDArray[np.float32]
+    """(n, s)"""
+    terminated: NDArray[np.bool_]
+    """(n,)"""
+
+
+class Replay:
+    """The newest `capacity` transitions; appending costs O(episode), reading the newest n costs O(n)."""
+
+    def __init__(self, capacity: int, observation_dim: int, action_dim: int) -> None:
+        """Reserve room for `capacity` transitions.
+
+        Raises:
+            ConfigError: the capacity is not positive.
+        """
+        if capacity < 1:
+            raise ConfigError(f"replay capacity must be at least 1 transition, got {capacity}")
+        self.capacity = int(capacity)
+        self.total = 0
+        """Transitions ever appended; those before `total - len(self)` are forgotten."""
+        self._ring = Transitions(
+            np.empty((capacity, observation_dim), dtype=np.float32),
+            np.empty((capacity, action_dim), dtype=np.float32),
+            np.empty(capacity, dtype=np.float32),
+            np.empty((capacity, observation_dim), dtype=np.float32),
+            np.empty(capacity, dtype=np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return min(self.total, self.capacity)
+
+    def append(self, trajectory: Trajectory) -> int:
+        """Store an episode's transitions, forgetting the oldest ones if there is no room; return how many it had.
+
+        Raises:
+            ShapeError: the episode's observations or actions have another size than this replay's.
+        """
+        for name, given, ring in (
+            ("observations", trajectory.observations, self._ring.states),
+            ("actions", trajectory.actions, self._ring.actions),
+        ):
+            if given.shape[1] != ring.shape[1]:
+                raise ShapeError(
+                    f"{name} have size {given.shape[1]}, this replay stores {ring.shape[1]}; is it the same task?"
+                )
+        steps = len(trajectory)
+        terminated = np.zeros(steps, dtype=np.bool_)
+        terminated[-1] = trajectory.terminated
+        self._write(
+            Transitions(
+                trajectory.observations[:-1],
+                trajectory.actions,
+                trajectory.rewards.astype(np.float32),
+                trajectory.observations[1:],
+                terminated,
+            )
+        )
+        return steps
+
+    def newest(self, count: int) -> Transitions:
+        """Return the newest `count` transitions (fewer if there are fewer), oldest first.
+
+        The arrays are views of the ring where the stretch does not wrap round: read them before the next append.
+        """
+        count = min(int(count), len(self))
+        start = (self.total - count) % self.capacity
+        if start + count <= self.capacity:
+            return Transitions(*(part[start : start + count] for part in self._ring))
+        wrapped = start + count - self.capacity
+        return Transitions(*(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring))
+
+    def indices(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> NDArray[np.int64]:
+        """Draw positions uniformly with replacement, to be given to `gather`.
+
+        Raises:
+            ShapeError: nothing is stored yet.
+        """
+        if self.total == 0:
+            raise ShapeError("cannot sample from an empty replay; append an episode first")
+        return rng.integers(0, len(self), size=shape)
+
+    def gather(self, indices: NDArray[np.integer]) -> Transitions:
+        """Return the transitions at positions of any shape (…): arrays (…, s), (…, a), (…), (…, s), (…)."""
+        return Transitions(*(part.take(indices, axis=0) for part in self._ring))
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on; the arrays are views of what is filled, in ring order."""
+        filled = {name: part[: len(self)] for name, part in self._ring._asdict().items()}
+        return {"capacity": self.capacity, "total": self.total, **filled}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned.
+
+        Raises:
+            ShapeError: the state belongs to a replay of another capacity or task.
+        """
+        if int(state["capacity"]) != self.capacity:
+            raise ShapeError(f"saved replay has capacity {state['capacity']}, this one {self.capacity}")
+        filled = min(int(state["total"]), self.capacity)
+        for name, part in self._ring._asdict().items():
+            given = np.asarray(state[name])
+            if given.shape != (filled, *part.shape[1:]):
+                raise ShapeError(
+                    f"saved replay's {name} have shape {given.shape}, expected {(filled, *part.shape[1:])}"
+                )
+            part[:filled] = given
+        self.total = int(state["total"])
+
+    def _write(self, new: Transitions) -> None:
+        count = len(new.rewards)
+        kept = min(count, self.capacity)  # An episode longer than the ring leaves only its end.
+        start = (self.total + count - kept) % self.capacity
+        first = min(kept, self.capacity - start)
+        for part, given in zip(self._ring, new, strict=True):
+            part[start : start + first] = given[count - kept : count - kept + first]
+            part[: kept - first] = given[count - kept + first :]
+        self.total += count
