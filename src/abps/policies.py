@@ -18,7 +18,7 @@ from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["POLICY_CLASSES", "LinearTanh", "Policy", "PolicyClass", "load_policy", "policy_class"]
+__all__ = ["POLICY_CLASSES", "Direct", "LinearTanh", "Policy", "PolicyClass", "load_policy", "policy_class"]
 
 Array = NDArray[np.float64]
 
@@ -69,11 +69,7 @@ class LinearTanh(PolicyClass):
 
     def matrix(self, parameters: Array) -> Array:
         """W, the parameters as an (a, s) matrix."""
-        if parameters.shape != (self.size,):
-            raise ShapeError(
-                f"parameters have shape {parameters.shape}; this policy has {self.size} ({self.shape[0]} actions × {self.shape[1]} observations)"
-            )
-        return parameters.reshape(self.shape)
+        return _matrix(parameters, self.shape)
 
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
@@ -109,7 +105,68 @@ class LinearTanh(PolicyClass):
         return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
 
 
-POLICY_CLASSES: dict[str, type[PolicyClass]] = {LinearTanh.kind: LinearTanh}
+class Direct(PolicyClass):
+    """a = centre + W s̃, clipped to the bounds: linear inside them, for tasks whose parameters or actions are the point.
+
+    With symmetric bounds the centre is zero and a = W s̃ exactly, the linear policies of `tasks/lqr.py`; with a constant
+    observation of one, the parameters are the action itself, seen from the middle of its box (`tasks/synthetic.py`).
+    """
+
+    kind = "direct"
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self.low, self.high = np.array(spec.action_low), np.array(spec.action_high)
+        self.centre = (self.high + self.low) / 2.0
+        self.shape = (spec.action_dim, spec.observation_dim)
+        self.size = spec.action_dim * spec.observation_dim
+
+    def matrix(self, parameters: Array) -> Array:
+        """W, the parameters as an (a, s) matrix."""
+        return _matrix(parameters, self.shape)
+
+    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        return np.clip(self._wanted(parameters, normaliser.apply(observations)), self.low, self.high)
+
+    def pullback(
+        self,
+        parameters: Array,
+        observations: NDArray[np.floating],
+        normaliser: Normaliser,
+        cotangents: NDArray[np.floating],
+    ) -> Array:
+        states = normaliser.apply(observations)
+        wanted = self._wanted(parameters, states)
+        inside = (wanted > self.low) & (wanted < self.high)
+        pulled = np.swapaxes(cotangents * inside, -1, -2) @ states
+        return pulled.reshape(*pulled.shape[:-2], self.size)
+
+    def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
+        gains = self.matrix(parameters) / normaliser.std
+        offset = self.centre - gains @ normaliser.mean
+        low, high, maximum, minimum = self.low, self.high, np.maximum, np.minimum
+
+        def act(observation: NDArray[Any]) -> Array:
+            return minimum(maximum(gains @ observation + offset, low), high)
+
+        return act
+
+    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
+        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
+
+    def _wanted(self, parameters: Array, states: Array) -> Array:
+        """The actions (m, a) before the bounds cut them off."""
+        return self.centre + states @ self.matrix(parameters).T
+
+
+def _matrix(parameters: Array, shape: tuple[int, int]) -> Array:
+    if parameters.shape != (shape[0] * shape[1],):
+        raise ShapeError(
+            f"parameters have shape {parameters.shape}; this policy has {shape[0] * shape[1]} ({shape[0]} actions × {shape[1]} observations)"
+        )
+    return parameters.reshape(shape)
+
+
+POLICY_CLASSES: dict[str, type[PolicyClass]] = {LinearTanh.kind: LinearTanh, Direct.kind: Direct}
 
 
 def policy_class(spec: TaskSpec) -> PolicyClass:
