@@ -174,15 +174,33 @@ class CriticsConfig:
     ridges: tuple[float, ...] = setting(
         (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn"
     )
+    groups: int = setting(
+        5, "lstd: independent draws of random features, at most one per critic; the members of a group differ in λ only"
+    )
+    feature_kind: str = setting(
+        "relu", "lstd: relu: one random layer; quadratic: all monomials up to degree two", choices=("relu", "quadratic")
+    )
+    feature_bias: float = setting(1.0, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
-    clip: float = setting(5.0, "lstd: normalised observations are clipped at ± this")
+    clip: float = setting(5.0, "standardised observations are clipped at ± this; 0: never")
 
     def __post_init__(self) -> None:
         _check_choices(self)
-        for name in ("members", "replay", "width", "depth", "batch", "polyak_every", "features", "transitions"):
+        for name in (
+            "members",
+            "replay",
+            "width",
+            "depth",
+            "batch",
+            "polyak_every",
+            "features",
+            "transitions",
+            "groups",
+        ):
             _require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
         _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")
         _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
+        _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
         _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")
 
 

@@ -92,9 +92,9 @@ class Replay:
         count = min(int(count), len(self))
         start = (self.total - count) % self.capacity
         if start + count <= self.capacity:
-            return Transitions(*(part[start : start + count] for part in self._ring))
+            return Transitions._make(part[start : start + count] for part in self._ring)
         wrapped = start + count - self.capacity
-        return Transitions(*(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring))
+        return Transitions._make(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring)
 
     def indices(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> NDArray[np.int64]:
         """Draw positions uniformly with replacement, to be given to `gather`.
@@ -108,7 +108,7 @@ class Replay:
 
     def gather(self, indices: NDArray[np.integer]) -> Transitions:
         """Return the transitions at positions of any shape (…): arrays (…, s), (…, a), (…), (…, s), (…)."""
-        return Transitions(*(part.take(indices, axis=0) for part in self._ring))
+        return Transitions._make(part.take(indices, axis=0) for part in self._ring)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on; the arrays are views of what is filled, in ring order."""

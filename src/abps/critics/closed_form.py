@@ -1,0 +1,221 @@
+"""Critics in closed form: least-squares temporal differences (LSTD) over fixed random features.
+
+The centre's policy does not change while its critics learn, so the task is policy evaluation, which is linear in the
+weights w of Q = φ(s, a)·w:
+
+    (Φᵀ(Φ − γ(1 − terminated)Φ') + λ·tr(ΦᵀΦ)/F·I) w = Φᵀr,    Φ' at (s', π_θ(s')).
+
+A *group* is one draw of random features with its F×F system; members of a group differ in the ridge strength λ only and
+cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
+accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.config import CriticsConfig
+from abps.critics.base import Array, Centre, Critics, FitReport, InputScale
+from abps.critics.features import Features, ReluFeatures, draw_features
+from abps.data.replay import Replay, Transitions
+from abps.errors import NumericsError, ShapeError
+from abps.policies import PolicyClass
+from abps.seeding import generator
+from abps.tasks.spec import TaskSpec
+
+__all__ = ["ClosedFormCritics"]
+
+CHUNK = 2048
+"""Rows per matrix product while accumulating: features of a chunk stay near the processor's cache."""
+PREDICTION_CHUNK = 512
+"""Rows per product in predictions, where no large output is written."""
+HUGE = 1e8
+"""Weights beyond this are of no use: the system was singular to working precision."""
+
+
+@dataclass(eq=False)
+class _Group:
+    """One feature map and the sums over transitions that its members share."""
+
+    features: Features
+    ridges: tuple[float, ...]
+    """λ of each of the g members."""
+    draws: int = 0
+    """How often the features were drawn: names the random stream of the next draw."""
+
+    def __post_init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        size = self.features.size
+        self.system = np.zeros((size, size))
+        self.target = np.zeros(size)
+        self.trace = 0.0
+        self.weights = np.zeros((size, len(self.ridges)))
+
+    def add(self, inputs: NDArray[Any], next_inputs: NDArray[Any], rewards: Array, discounts: Array) -> None:
+        """Add n transitions: (n, i) inputs at (s, a) and (s', π_θ(s')), (n,) scaled rewards, (n,) γ(1 − terminated)."""
+        dtype = self.features.dtype
+        for start in range(0, len(rewards), CHUNK):
+            part = slice(start, start + CHUNK)
+            now = self.features(inputs[part])
+            difference = self.features(next_inputs[part])
+            difference *= -discounts[part, None].astype(dtype)
+            difference += now
+            self.system += now.T @ difference
+            self.target += now.T @ rewards[part].astype(dtype)
+            self.trace += float(np.vdot(now, now))
+
+    def solve(self) -> list[int]:
+        """Find the weights of every member; return the places in the group of those without a usable solution."""
+        failed = []
+        for place, ridge in enumerate(self.ridges):
+            try:
+                # A unit matrix times the mean squared feature makes λ independent of the features' scale and of n.
+                weights = np.linalg.solve(self._regularised(ridge), self.target)
+            except np.linalg.LinAlgError:
+                weights = np.full_like(self.target, np.nan)
+            if not np.all(np.abs(weights) < HUGE):
+                failed.append(place)
+                weights = np.zeros_like(self.target)
+            self.weights[:, place] = weights
+        return failed
+
+    def _regularised(self, ridge: float) -> Array:
+        matrix = self.system.copy()
+        matrix.flat[:: matrix.shape[0] + 1] += ridge * self.trace / matrix.shape[0]
+        return matrix
+
+
+class ClosedFormCritics(Critics):
+    """An ensemble of LSTD critics over `groups` draws of random features and the ridge strengths `ridges`."""
+
+    def __init__(self, config: CriticsConfig, spec: TaskSpec, policy_class: PolicyClass, seed: int) -> None:
+        self.config, self.spec, self.members = config, spec, config.members
+        self._policy_class, self._seed = policy_class, seed
+        self._inputs = spec.observation_dim + spec.action_dim
+        self._centre: Centre | None = None
+        self._scale: InputScale | None = None
+        self._reward_scale, self._seen = 1.0, 0
+        groups = min(config.groups, config.members)
+        owner = [member * groups // config.members for member in range(config.members)]
+        self._places = [[member for member in range(self.members) if owner[member] == g] for g in range(groups)]
+        """Members of every group, in order."""
+        self._groups = [
+            _Group(self._draw(g, 0), tuple(config.ridges[member % len(config.ridges)] for member in places), draws=1)
+            for g, places in enumerate(self._places)
+        ]
+
+    def start_centre(self, centre: Centre, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
+        """See `Critics.start_centre`; the whole group of the worst member gets new random features."""
+        if worst is not None:
+            self._redraw(next(g for g, places in enumerate(self._places) if worst in places))
+        data = replay.newest(self.config.transitions)
+        self._centre, self._reward_scale = centre, float(reward_scale)
+        self._scale = InputScale.measure(self.spec, data.states, self.config.clip)
+        for group in self._groups:
+            group.clear()
+        return self._fit(data, replay)
+
+    def update(self, replay: Replay) -> FitReport:
+        return self._fit(replay.newest(replay.total - self._seen), replay)
+
+    def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        values = np.empty((self.members, states.shape[0]))
+        inputs = self._scaled(states, actions)
+        for group, places in zip(self._groups, self._places, strict=True):
+            weights = group.weights.astype(group.features.dtype)
+            for start in range(0, states.shape[0], PREDICTION_CHUNK):
+                part = slice(start, start + PREDICTION_CHUNK)
+                values[places, part] = (group.features(inputs[part]) @ weights).T
+        return values
+
+    def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        slopes = np.empty((self.members, *actions.shape))
+        inputs = self._scaled(states, actions)
+        for group, places in zip(self._groups, self._places, strict=True):
+            for start in range(0, states.shape[0], PREDICTION_CHUNK):
+                part = slice(start, start + PREDICTION_CHUNK)
+                slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
+        return slopes / self._ready().action_half
+
+    def state(self) -> dict[str, Any]:
+        groups = {
+            str(g): {
+                "draws": group.draws,
+                "features": group.features.state(),
+                "system": group.system.copy(),
+                "target": group.target.copy(),
+                "trace": group.trace,
+                "weights": group.weights.copy(),
+            }
+            for g, group in enumerate(self._groups)
+        }
+        state: dict[str, Any] = {"reward_scale": self._reward_scale, "seen": self._seen, "groups": groups}
+        if self._centre is not None and self._scale is not None:
+            state |= {"centre": self._centre.state(), "scale": self._scale.state()}
+        return state
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._reward_scale, self._seen = float(state["reward_scale"]), int(state["seen"])
+        if "centre" in state:
+            self._centre = Centre.from_state(self._policy_class, state["centre"])
+            self._scale = InputScale.from_state(self.spec, state["scale"], self.config.clip)
+        for g, group in enumerate(self._groups):
+            saved = state["groups"][str(g)]
+            group.draws = int(saved["draws"])
+            if self.config.feature_kind == "relu":
+                group.features = ReluFeatures(np.array(saved["features"]["matrix"]), self.config.layer_norm)
+            if np.shape(saved["system"]) != group.system.shape:
+                raise ShapeError(
+                    f"saved critics have {np.shape(saved['system'])[0]} features, these {group.system.shape[0]}; "
+                    "load them with the settings they were saved with"
+                )
+            group.system, group.target = np.array(saved["system"]), np.array(saved["target"])
+            group.trace, group.weights = float(saved["trace"]), np.array(saved["weights"])
+
+    def _fit(self, data: Transitions, replay: Replay) -> FitReport:
+        prepared, diverged = self._prepared(data), []
+        for g, (group, places) in enumerate(zip(self._groups, self._places, strict=True)):
+            group.add(*prepared)
+            failed = group.solve()
+            if failed:  # New features and all the data: the group must not go on with a singular system.
+                self._redraw(g)
+                group.add(*self._prepared(replay.newest(self.config.transitions)))
+                group.solve()
+            diverged += [places[place] for place in failed]
+        self._seen = replay.total
+        return FitReport(len(data.rewards), 0, tuple(diverged))
+
+    def _prepared(self, data: Transitions) -> tuple[NDArray[Any], NDArray[Any], Array, Array]:
+        """Return what `_Group.add` takes: inputs, next inputs, scaled rewards, discounts."""
+        centre = self._centre
+        if centre is None:
+            raise NumericsError("these critics have learned nothing yet; call start_centre first")
+        rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
+        discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
+        next_inputs = self._scaled(data.next_states, centre.actions(data.next_states))
+        return self._scaled(data.states, data.actions), next_inputs, rewards, discounts
+
+    def _scaled(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[Any]:
+        return self._ready().inputs(states, actions, self._groups[0].features.dtype)
+
+    def _ready(self) -> InputScale:
+        if self._scale is None:
+            raise NumericsError("these critics have learned nothing yet; call start_centre first")
+        return self._scale
+
+    def _draw(self, g: int, draws: int) -> Features:
+        config = self.config
+        rng = generator(self._seed, "critics", "features", g, draws)
+        return draw_features(
+            config.feature_kind, self._inputs, config.features, config.feature_bias, config.layer_norm, rng
+        )
+
+    def _redraw(self, g: int) -> None:
+        group = self._groups[g]
+        group.features = self._draw(g, group.draws)
+        group.draws += 1
+        group.clear()
