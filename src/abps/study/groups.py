@@ -1,0 +1,408 @@
+"""From runs to comparisons: which runs belong together, where curves end, what a table row says.
+
+A *group* is the runs of one search (with one set of settings) on one task. Runs that failed or are under way do not enter a
+group's statistics when it has finished runs: a mean over whoever got that far would change for no reason in the data.
+They stay visible, and `warnings` names them.
+
+Shapes: g grid points.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.errors import ConfigError
+from abps.seeding import generator
+from abps.study import statistics
+from abps.study.records import Run
+from abps.study.statistics import Estimate, Reached
+
+__all__ = [
+    "AXES",
+    "QUANTITIES",
+    "Band",
+    "Group",
+    "Row",
+    "band",
+    "group_runs",
+    "improvements",
+    "points",
+    "summarise",
+    "thresholds",
+    "warnings",
+]
+
+Array = NDArray[np.float64]
+
+AXES = {"episodes": "training episodes", "steps": "training environment steps", "minutes": "minutes of wall time"}
+
+QUANTITIES: dict[str, tuple[str, ...]] = {
+    "max_discounted": ("max_discounted",),
+    "max_return": ("max_return",),
+    "centre_discounted": ("eval_discounted", "centre_discounted"),
+    "centre_return": ("eval_return", "centre_return"),
+}
+"""What can be plotted, and the metrics it is read from: a fresh evaluation of the centre is preferred to its training episodes."""
+
+TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
+SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
+THRESHOLD_FRACTION = 0.8
+FEW_SEEDS, ENOUGH_SEEDS = 3, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The runs of one search on one task; `runs` enter statistics, `left_out` are only shown."""
+
+    task: str
+    label: str
+    search: str
+    runs: tuple[Run, ...]
+    left_out: tuple[Run, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the statistics are of finished runs."""
+        return all(run.status == "done" for run in self.runs)
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """One statistic over a group's runs along x, with its interval; all (g,)."""
+
+    x: Array
+    value: Array
+    low: Array
+    high: Array
+    runs: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary table: a group at the episode count that all groups of its task reached."""
+
+    task: str
+    label: str
+    runs: int
+    left_out: int
+    episodes: float
+    steps: float
+    """Median over runs at that episode count."""
+    minutes: float
+    """Median over runs of the wall time at that episode count."""
+    scores: Mapping[str, Mapping[str, Estimate]]
+    """statistic → quantity → estimate; also "auc_return" and "auc_discounted" of the maximum so far."""
+    threshold: float
+    reached: Reached
+    """Episodes until the maximum so far (undiscounted) reaches the threshold."""
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """P(a run of `ours` beats one of `theirs`), averaged over the tasks both were run on."""
+
+    ours: str
+    theirs: str
+    tasks: int
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader must know before believing the numbers."""
+
+    level: str
+    """"error", "warning" or "note"."""
+    text: str
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Sort runs into groups; a seed that appears twice in one group counts once, with its longest run."""
+    labels = _labels(runs)
+    cells: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
+    for run, label in zip(runs, labels, strict=True):
+        cells[run.task, label, run.search].append(run)
+    groups = [_group(*key, members) for key, members in cells.items()]
+    return sorted(groups, key=lambda group: (_task_key(group.task), _label_key(group.label)))
+
+
+def points(run: Run, quantity: str, axis: str) -> tuple[Array, Array]:
+    """The curve of one run: x and y, (i,) each, without the iterations that have no value.
+
+    Raises:
+        ConfigError: unknown quantity or axis.
+    """
+    if quantity not in QUANTITIES:
+        raise ConfigError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
+    y, x = run.column(*QUANTITIES[quantity]), _axis(run, axis)
+    keep = np.isfinite(x) & np.isfinite(y)
+    # A resumed run may have written an iteration twice; time may start anew. Curves only ever go forward.
+    return np.maximum.accumulate(x[keep]) if keep.any() else x[keep], y[keep]
+
+
+def band(
+    group: Group,
+    quantity: str,
+    axis: str,
+    *,
+    statistic: str = "mean",
+    grid: Array | None = None,
+    repetitions: int = 400,
+) -> Band | None:
+    """The group's curve with its bootstrap interval; None when no run has the quantity."""
+    curves = [(x, y) for x, y in (points(run, quantity, axis) for run in group.runs) if x.size]
+    if not curves:
+        return None
+    ends = [float(x[-1]) for x, _ in curves]
+    end = max(ends) if group.complete else min(ends)
+    if grid is None:
+        grid = np.linspace(0.0, end, 101)
+    inside = np.where(grid <= end * (1 + 1e-9), grid, np.nan)
+    values = np.stack([statistics.on_grid(x, y, grid) for x, y in curves])
+    values[:, np.isnan(inside)] = np.nan
+    rng = generator(0, "bootstrap", group.task, group.label, quantity, axis)
+    centre, low, high = statistics.bootstrap_curve(
+        values, _statistic(statistic), rng, repetitions=repetitions if len(curves) > 1 else 1
+    )
+    return Band(grid, centre, low, high, len(curves))
+
+
+def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
+    """The x that every group of a task reached: comparisons are made there. NaN when nothing was measured."""
+    ends = []
+    for group in groups:
+        lasts = [x[-1] for run in group.runs if (x := _axis(run, axis)[np.isfinite(_axis(run, axis))]).size]
+        if lasts:
+            ends.append(max(lasts) if group.complete else min(lasts))
+    return float(min(ends)) if ends else math.nan
+
+
+def thresholds(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> dict[str, float]:
+    """A return per task that counts as success: given, or 80 % of the way from the start to the best group's end."""
+    found: dict[str, float] = {}
+    for task, members in _by_task(groups).items():
+        end = common_end(members)
+        starts, finals = [], []
+        for group in members:
+            curves = [c for c in (points(run, "max_return", "episodes") for run in group.runs) if c[0].size]
+            if curves:
+                starts.append(np.mean([y[0] for _, y in curves]))
+                finals.append(np.mean([statistics.on_grid(x, y, [end])[0] for x, y in curves]))
+        low, high = (min(starts), np.nanmax(finals)) if starts and np.isfinite(finals).any() else (math.nan, math.nan)
+        found[task] = float(low + THRESHOLD_FRACTION * (high - low))
+    return {**found, **{task: value for task, value in (given or {}).items() if task in found}}
+
+
+def summarise(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> list[Row]:
+    """One row per group, compared at the episode count that all groups of the task reached."""
+    limits = thresholds(groups, given)
+    rows = []
+    for task, members in _by_task(groups).items():
+        end = common_end(members)
+        rows += [_row(group, end, limits[task]) for group in members]
+    return rows
+
+
+def improvements(groups: Sequence[Group], quantity: str = "max_return") -> list[Improvement]:
+    """Every pair of searches that share a task, each pair in both directions."""
+    finals: dict[str, dict[str, Array]] = defaultdict(dict)
+    for task, members in _by_task(groups).items():
+        end = common_end(members)
+        for group in members:
+            values = _finals(group, quantity, end)
+            if values.size:
+                finals[group.label][task] = values
+    result = []
+    for ours in finals:
+        for theirs in finals:
+            shared = [task for task in finals[ours] if task in finals[theirs]]
+            if ours == theirs or not shared:
+                continue
+            left, right = ([finals[name][task] for task in shared] for name in (ours, theirs))
+            rng = generator(0, "improvement", *sorted((ours, theirs)), quantity)
+            estimate = statistics.bootstrap_improvement(left, right, rng)
+            result.append(Improvement(ours, theirs, len(shared), estimate))
+    return result
+
+
+def warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[Notice]:
+    """What a reader must know before believing the numbers, most serious first."""
+    found: list[Notice] = []
+    failed = [run for run in runs if run.status == "failed"]
+    if failed:
+        found.append(Notice("error", f"{_count(len(failed), 'run')} failed: {_names(failed)}"))
+    unfinished = [run for run in runs if run.status == "unfinished"]
+    if unfinished:
+        found.append(Notice("warning", f"{_count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
+    found += _mixed(runs, "mujoco", "error", "the physics differ between MuJoCo versions, returns are not comparable")
+    found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
+    found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
+    found += _mixed(runs, "commit", "note", "runs were made by different commits")
+    found += _seed_warnings(groups)
+    found += [w for group in groups for w in _duplicate_warnings(group)]
+    broken = [run for run in runs if run.failed_episodes]
+    if broken:
+        total = sum(run.failed_episodes for run in broken)
+        found.append(Notice("note", f"{_count(total, 'episode')} failed and did not count, in {_names(broken)}"))
+    found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
+    return found
+
+
+def _axis(run: Run, axis: str) -> Array:
+    if axis == "minutes":
+        return run.column("seconds") / 60.0
+    if axis not in AXES:
+        raise ConfigError(f"unknown axis {axis!r}; known: {', '.join(AXES)}")
+    return run.column(axis)
+
+
+def _statistic(name: str) -> statistics.Statistic:
+    if name not in statistics.STATISTICS:
+        raise ConfigError(f"unknown statistic {name!r}; known: {', '.join(statistics.STATISTICS)}")
+    return statistics.STATISTICS[name]
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """The search's name, followed by the settings that differ between runs of this search on one task."""
+    values: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for run in runs:
+        for key, value in run.settings.items():
+            values[run.search, run.task][key].add(repr(value))
+    varied: dict[str, list[str]] = defaultdict(list)
+    for (search, _), settings in values.items():
+        varied[search] += [key for key, seen in settings.items() if len(seen) > 1 and key not in varied[search]]
+    return [_label(run, varied[run.search]) for run in runs]
+
+
+def _label(run: Run, varied: Sequence[str]) -> str:
+    settings = run.settings
+    if not varied or not settings:
+        return run.search
+    return f"{run.search} ({', '.join(f'{key}={_plain(settings.get(key))}' for key in varied)})"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _group(task: str, label: str, search: str, members: Sequence[Run]) -> Group:
+    by_seed: dict[int, Run] = {}
+    for run in sorted(members, key=lambda run: (run.status == "done", len(run.metrics))):
+        by_seed[run.seed] = run
+    ordered = [by_seed[seed] for seed in sorted(by_seed)]
+    measured = [run for run in ordered if run.metrics]
+    done = [run for run in measured if run.status == "done"]
+    counted = done or [run for run in measured if run.status == "unfinished"] or measured
+    return Group(task, label, search, tuple(counted), tuple(run for run in members if run not in counted))
+
+
+def _by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    tasks: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        tasks[group.task].append(group)
+    return tasks
+
+
+def _finals(group: Group, quantity: str, end: float) -> Array:
+    values = [statistics.on_grid(*points(run, quantity, "episodes"), [end])[0] for run in group.runs]
+    return np.array([value for value in values if np.isfinite(value)])
+
+
+def _row(group: Group, end: float, threshold: float) -> Row:
+    samples = {quantity: _finals(group, quantity, end) for quantity in QUANTITIES}
+    for kind in ("return", "discounted"):
+        areas = [statistics.area_under_curve(*points(run, f"max_{kind}", "episodes"), end=end) for run in group.runs]
+        samples[f"auc_{kind}"] = np.array([area for area in areas if np.isfinite(area)])
+    firsts = []
+    for run in group.runs:
+        x, y = points(run, "max_return", "episodes")
+        first = statistics.first_reached(x, y, threshold)
+        firsts.append(first if first <= end else math.inf)
+    return Row(
+        task=group.task,
+        label=group.label,
+        runs=len(group.runs),
+        left_out=len(group.left_out),
+        episodes=end,
+        steps=_at_end(group, "steps", end),
+        minutes=_at_end(group, "seconds", end) / 60.0,
+        scores={name: _estimates(group, samples, name) for name in statistics.STATISTICS},
+        threshold=threshold,
+        reached=statistics.reached(firsts),
+    )
+
+
+def _estimates(group: Group, samples: Mapping[str, Array], statistic: str) -> dict[str, Estimate]:
+    estimates = {}
+    for quantity, values in samples.items():
+        if values.size:
+            rng = generator(0, "summary", group.task, group.label, quantity)
+            estimates[quantity] = statistics.bootstrap([values], _statistic(statistic), rng)
+    return estimates
+
+
+def _at_end(group: Group, column: str, end: float) -> float:
+    values = [statistics.on_grid(np.maximum.accumulate(np.nan_to_num(run.column("episodes"))), run.column(column), [end])[0]
+              for run in group.runs]  # fmt: skip
+    finite = [value for value in values if np.isfinite(value)]
+    return float(np.median(finite)) if finite else math.nan
+
+
+def _mixed(runs: Sequence[Run], key: str, level: str, meaning: str) -> list[Notice]:
+    counts = Counter(str(run.versions[key]) for run in runs if run.versions.get(key) is not None)
+    if len(counts) < 2:
+        return []
+    listed = ", ".join(f"{version} ({_count(number, 'run')})" for version, number in sorted(counts.items()))
+    return [Notice(level, f"mixed {key} versions: {listed}; {meaning}")]
+
+
+def _seed_warnings(groups: Sequence[Group]) -> list[Notice]:
+    few = [group for group in groups if len(group.runs) < FEW_SEEDS]
+    some = [group for group in groups if FEW_SEEDS <= len(group.runs) < ENOUGH_SEEDS]
+    found = []
+    for level, members, least, meaning in (
+        ("warning", few, FEW_SEEDS, "the intervals mean nothing"),
+        ("note", some, ENOUGH_SEEDS, "bootstrap intervals are too narrow; the paper uses 5"),
+    ):
+        if members:
+            listed = _listing([f"{group.label} on {group.task} ({len(group.runs)})" for group in members])
+            found.append(Notice(level, f"fewer than {least} seeds: {listed}; {meaning}"))
+    return found
+
+
+def _duplicate_warnings(group: Group) -> list[Notice]:
+    counts = Counter(run.seed for run in (*group.runs, *group.left_out))
+    twice = [str(seed) for seed, number in counts.items() if number > 1]
+    if not twice:
+        return []
+    return [Notice("warning", f"{group.label} on {group.task}: seed {', '.join(twice)} was given more than once; "
+                               "only the longest run counts")]  # fmt: skip
+
+
+def _names(runs: Sequence[Run]) -> str:
+    return _listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
+
+
+def _listing(items: Sequence[str], most: int = 8) -> str:
+    rest = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + rest
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _task_key(task: str) -> tuple[int, str]:
+    lowered = task.lower()
+    return next((rank for rank, part in enumerate(TASK_ORDER) if part in lowered), len(TASK_ORDER)), lowered
+
+
+def _label_key(label: str) -> tuple[int, str]:
+    base = label.split(" ")[0]
+    return (SEARCH_ORDER.index(base) if base in SEARCH_ORDER else len(SEARCH_ORDER)), label

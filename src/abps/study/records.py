@@ -1,0 +1,235 @@
+"""Run directories as data: what `abps report`, `abps figure` and the statistics read.
+
+A run is a folder with `config.yaml` and `metrics.jsonl` (docs/design.md, Section 5). Runs are read while others write them,
+come from strangers, and may be cut off anywhere: a damaged file becomes a note in `Run.notes`, never an exception, and
+nothing that is read is executed.
+
+Shapes: i outer iterations; every column is a float64 vector (i,) with NaN where a value is missing.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from abps.errors import RunError
+
+__all__ = ["Run", "find_runs", "load_run", "load_runs"]
+
+Array = NDArray[np.float64]
+
+MAX_TEXT = 2000
+"""Characters kept of DONE, FAILED and other free text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as far as its files could be read."""
+
+    path: Path
+    task: str
+    search: str
+    seed: int
+    status: str
+    """"done", "failed" or "unfinished"."""
+    reason: str
+    """What DONE or FAILED says."""
+    config: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    metrics: tuple[Mapping[str, Any], ...]
+    """One mapping per outer iteration, in the order written."""
+    failed_episodes: int = 0
+    notes: tuple[str, ...] = field(default=())
+    """What was wrong with the files, in words for the reader of a report."""
+
+    @property
+    def name(self) -> str:
+        """task/search/seed-n, the way a run is spoken of."""
+        return f"{self.task}/{self.search}/seed-{self.seed}"
+
+    def has(self, name: str) -> bool:
+        """Whether at least one iteration has a number (or list of numbers) under `name`."""
+        return any(_number(row.get(name)) is not None or _numbers(row.get(name)) for row in self.metrics)
+
+    def column(self, *names: str) -> Array:
+        """The values under the first of `names` that an iteration has; (i,), NaN where there is none."""
+        values = [next((v for n in names if (v := _number(row.get(n))) is not None), np.nan) for row in self.metrics]
+        return np.array(values, dtype=np.float64)
+
+    def table(self, name: str) -> Array:
+        """The lists under `name`, e.g. one score per critic, as (i, k); NaN where a row is shorter or missing."""
+        rows = [_numbers(row.get(name)) for row in self.metrics]
+        width = max((len(row) for row in rows), default=0)
+        table = np.full((len(rows), width), np.nan)
+        for index, row in enumerate(rows):
+            table[index, : len(row)] = row
+        return table
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The search's settings, flattened: {"gp.starts": 32, …}."""
+        search = self.config.get("search")
+        return flatten(search.get("settings") or {}) if isinstance(search, Mapping) else {}
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Return the run directories at or below `paths`, sorted, each once.
+
+    Raises:
+        RunError: a path does not exist, or there is no run below any of them.
+    """
+    found: dict[Path, Path] = {}
+    paths = [Path(path) for path in paths]
+    for path in paths:
+        if not path.exists():
+            raise RunError(f"{path} does not exist; expected a run directory or a folder with runs in it")
+        for directory in _walk(path):
+            found.setdefault(directory.resolve(), directory)
+    if not found:
+        listed = ", ".join(str(path) for path in paths) or "nothing"
+        raise RunError(f"no run found in {listed}; a run is a folder with config.yaml, made by `abps train`")
+    return [found[key] for key in sorted(found)]
+
+
+def load_runs(paths: Iterable[Path]) -> list[Run]:
+    """Read every run at or below `paths`; see `find_runs` for what is raised."""
+    return [load_run(path) for path in find_runs(paths)]
+
+
+def load_run(path: Path) -> Run:
+    """Read one run directory; whatever is damaged is left out and noted."""
+    path, notes = Path(path), []
+    config = _mapping(path / "config.yaml", yaml.safe_load, notes)
+    versions = _mapping(path / "versions.json", json.loads, notes)
+    metrics = tuple(_lines(path / "metrics.jsonl", notes))
+    journal = _lines(path / "journal.jsonl", notes, required=False)
+    failed_episodes = sum(1 for line in journal if line.get("failed"))
+    status, reason = _status(path)
+    task, search, seed = _identity(path, config, notes)
+    return Run(path, task, search, seed, status, reason, config, versions, metrics, failed_episodes, tuple(notes))
+
+
+def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one level of dotted names."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """Run directories at or below `path`; nothing is looked for inside a run or a hidden folder."""
+    if (path / "config.yaml").is_file() or (path / "metrics.jsonl").is_file():
+        yield path
+        return
+    if path.is_dir() and not path.is_symlink():
+        for child in sorted(path.iterdir()):
+            if child.is_dir() and not child.name.startswith("."):
+                yield from _walk(child)
+
+
+def _mapping(path: Path, parse: Any, notes: list[str]) -> dict[str, Any]:
+    try:
+        value = parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        notes.append(f"{path.name} is missing")
+        return {}
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        notes.append(f"{path.name} cannot be read: {_first_line(error)}")
+        return {}
+    if not isinstance(value, dict):
+        notes.append(f"{path.name} is not a mapping")
+        return {}
+    return value
+
+
+def _lines(path: Path, notes: list[str], *, required: bool = True) -> list[dict[str, Any]]:
+    """The JSON objects of a .jsonl file; a cut-off last line of a run under way is normal and not noted."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        if required:
+            notes.append(f"{path.name} is missing")
+        return []
+    except OSError as error:
+        notes.append(f"{path.name} cannot be read: {_first_line(error)}")
+        return []
+    rows, bad, raw = [], 0, text.split("\n")
+    for number, line in enumerate(raw):
+        if not line.strip():
+            continue
+        row = _json_object(line)
+        if row is not None:
+            rows.append(row)
+        elif number < len(raw) - 1:
+            bad += 1
+    if bad:
+        notes.append(f"{path.name}: {bad} damaged line{'s' if bad > 1 else ''} left out")
+    return rows
+
+
+def _json_object(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _status(path: Path) -> tuple[str, str]:
+    for name, status in (("FAILED", "failed"), ("DONE", "done")):
+        marker = path / name
+        if marker.exists():
+            try:
+                return status, marker.read_text(encoding="utf-8", errors="replace")[:MAX_TEXT].strip()
+            except OSError:
+                return status, ""
+    return "unfinished", ""
+
+
+def _identity(path: Path, config: Mapping[str, Any], notes: list[str]) -> tuple[str, str, int]:
+    """Task, search and seed: from the config; the directory names serve where the config is damaged."""
+    parts = path.resolve().parts
+    task, search, seed = config.get("task"), config.get("search"), config.get("seed")
+    task = task.get("name") if isinstance(task, Mapping) else task
+    search = search.get("name") if isinstance(search, Mapping) else search
+    if not isinstance(task, str):
+        task = parts[-3] if len(parts) >= 3 else "unknown task"
+        notes.append("config.yaml does not name the task; the folder's name is used")
+    if not isinstance(search, str):
+        search = parts[-2] if len(parts) >= 2 else "unknown search"
+        notes.append("config.yaml does not name the search; the folder's name is used")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        digits = path.resolve().name.removeprefix("seed-")
+        seed = int(digits) if digits.isascii() and digits.isdigit() else 0
+        notes.append("config.yaml does not give the seed; the folder's name is used")
+    return task, search, seed
+
+
+def _number(value: Any) -> float | None:
+    """A finite number or None; booleans, texts and lists are no numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+        return number if np.isfinite(number) else None
+    return None
+
+
+def _numbers(value: Any) -> list[float]:
+    if not isinstance(value, list):
+        return []
+    return [number if (number := _number(part)) is not None else np.nan for part in value]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
