@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,20 +199,24 @@ class Policy:
         return self.act(observation)
 
     def save(self, path: Path) -> None:
-        """Write the policy as `.npz`: plain arrays, no pickle; docs/hardware.md shows how to act on it with numpy alone."""
+        """Write the policy as `.npz`."""
         with Path(path).open("wb") as file:
-            np.savez(
-                file,
-                kind=np.array(self.spec.policy),
-                task=np.array(self.spec.name),
-                weights=self.parameters.reshape(self.spec.action_dim, -1),
-                observation_mean=self.normaliser.mean,
-                observation_std=self.normaliser.std,
-                observation_count=np.array(self.normaliser.count),
-                observation_m2=self.normaliser.m2,
-                action_low=np.array(self.spec.action_low),
-                action_high=np.array(self.spec.action_high),
-            )
+            self.write(file)
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the policy as plain arrays, no pickle; docs/hardware.md shows how to act on it with numpy alone."""
+        np.savez(
+            file,
+            kind=np.array(self.spec.policy),
+            task=np.array(self.spec.name),
+            weights=self.parameters.reshape(self.spec.action_dim, -1),
+            observation_mean=self.normaliser.mean,
+            observation_std=self.normaliser.std,
+            observation_count=np.array(self.normaliser.count),
+            observation_m2=self.normaliser.m2,
+            action_low=np.array(self.spec.action_low),
+            action_high=np.array(self.spec.action_high),
+        )
 
 
 def load_policy(path: Path) -> Policy:

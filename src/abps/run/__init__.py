@@ -1,0 +1,1 @@
+"""Runs: one search on one task, with its files, processes and clock."""

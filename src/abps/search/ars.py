@@ -6,6 +6,7 @@ compares discounted returns of tanh policies; the original compares undiscounted
 Shapes: d parameters, N directions.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,8 @@ class Ars(Search[ArsConfig]):
             return float("nan")
         return self.objective(outcome) if self.config.discounted else outcome.total(1.0, self.spec.reward_shift)
 
-    def _state(self) -> dict[str, Any]:
-        return {}
+    def _state(self, replay: bool) -> dict[str, Any]:
+        return {}  # Directions are drawn anew from the seed and the iteration's number.
 
-    def _load(self, state: dict[str, Any]) -> None:
-        del state
+    def _load(self, state: dict[str, Any], trajectories: Iterable[Trajectory]) -> None:
+        pass

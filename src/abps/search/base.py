@@ -10,7 +10,7 @@ Shapes: d parameters.
 import copy
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -93,6 +93,9 @@ class Search(ABC, Generic[ConfigT]):
     """Base of all searches; a concrete search implements `_propose`, `_learn`, `_state` and `_load`."""
 
     name: ClassVar[str]
+
+    replay_capacity: int = 0
+    """How many of the newest transitions the search needs back when a state saved without them is loaded."""
 
     def __init__(self, spec: TaskSpec, config: ConfigT, *, seed: int = 0, budget: BudgetConfig | None = None) -> None:
         if seed < 0:
@@ -191,8 +194,11 @@ class Search(ABC, Generic[ConfigT]):
         """The policy at the current centre."""
         return Policy(self.spec, self.centre, self.normaliser)
 
-    def state(self) -> dict[str, Any]:
+    def state(self, *, replay: bool = True) -> dict[str, Any]:
         """Return everything needed to go on, as nested dicts of arrays and scalars.
+
+        Args:
+            replay: False leaves out the stored transitions, for a caller that keeps the trajectories itself.
 
         Raises:
             ConfigError: a stage is half told; save between stages (the run's journal holds the rest).
@@ -218,11 +224,16 @@ class Search(ABC, Generic[ConfigT]):
             "best_centre_iteration": self._best_centre_iteration,
             "next_id": self._open[0].id if self._open else self._next_id,
             "history": copy.deepcopy(self.history),
-            "own": self._state(),
+            "own": self._state(replay),
         }
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: dict[str, Any], trajectories: Iterable[Trajectory] = ()) -> None:
         """Continue from a saved state; the search must have been made with the same spec, settings and seed.
+
+        Args:
+            state: what `state` returned.
+            trajectories: for a state saved without its replay: the told trajectories, oldest first, that hold the
+                newest `replay_capacity` transitions.
 
         Raises:
             ConfigError: the state belongs to another search or seed.
@@ -245,7 +256,7 @@ class Search(ABC, Generic[ConfigT]):
         self._next_id = state["next_id"]
         self.history = copy.deepcopy(state["history"])
         self._open, self._answers = [], {}
-        self._load(state["own"])
+        self._load(state["own"], trajectories)
 
     # ---- what a concrete search implements --------------------------------------------------------------------------
 
@@ -258,12 +269,12 @@ class Search(ABC, Generic[ConfigT]):
         """Take in a finished stage; return metrics when it ends an outer iteration, else None."""
 
     @abstractmethod
-    def _state(self) -> dict[str, Any]:
-        """What the concrete search adds to the state."""
+    def _state(self, replay: bool) -> dict[str, Any]:
+        """What the concrete search adds to the state, with or without stored transitions."""
 
     @abstractmethod
-    def _load(self, state: dict[str, Any]) -> None:
-        """Take back what `_state` gave."""
+    def _load(self, state: dict[str, Any], trajectories: Iterable[Trajectory]) -> None:
+        """Take back what `_state` gave, and the transitions it left out."""
 
     # ---- help for concrete searches ---------------------------------------------------------------------------------
 

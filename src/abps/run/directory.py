@@ -1,0 +1,174 @@
+"""A run's directory: where each file lies, who may write it, and what is written before the first episode."""
+
+import fcntl
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from abps.config import BudgetConfig, RunConfig, TaskConfig, from_dict, to_dict
+from abps.errors import ConfigError, RunError
+from abps.run.files import replace_atomically
+from abps.search.registry import search_entry
+
+__all__ = ["RunSettings", "claim", "create_directory", "read_settings", "run_path", "stamp_versions", "write_settings"]
+
+MAX_CONFIG_BYTES = 1024 * 1024
+STAMPED = ("numpy", "scipy", "jax", "gymnasium", "mujoco")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything that defines a run, as saved in `config.yaml`."""
+
+    task: TaskConfig
+    search: str
+    search_config: Any
+    budget: BudgetConfig
+    run: RunConfig
+    seed: int
+
+
+def run_path(root: Path, settings: RunSettings) -> Path:
+    """Return `root/<task>/<search>/seed-<n>`, with characters that do not belong into a path replaced."""
+    task = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.task.name).strip(".-") or "task"
+    return root / task / settings.search / f"seed-{settings.seed}"
+
+
+def create_directory(path: Path, settings: RunSettings) -> None:
+    """Make a new run directory with its settings and versions.
+
+    Raises:
+        RunError: there is a run already, or the path cannot be made.
+    """
+    if (path / "config.yaml").exists():
+        raise RunError(
+            f"there is a run in {path} already; go on with `abps resume {path}`, or start over with --overwrite "
+            "(the old run is kept beside it), or take another --seed"
+        )
+    try:
+        (path / "policy").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make the run directory {path}: {error.strerror}") from error
+    replace_atomically(path / "versions.json", (json.dumps(stamp_versions(), indent=1) + "\n").encode())
+    write_settings(path, settings)
+
+
+def move_aside(path: Path) -> Path:
+    """Rename an existing run so that a new one can take its place; return where it went."""
+    number = 1
+    while (moved := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    path.rename(moved)
+    return moved
+
+
+def write_settings(path: Path, settings: RunSettings) -> None:
+    """Write `config.yaml`."""
+    document = {
+        "seed": settings.seed,
+        "task": to_dict(settings.task),
+        "search": {"name": settings.search, "settings": to_dict(settings.search_config)},
+        "budget": to_dict(settings.budget),
+        "run": to_dict(settings.run),
+    }
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    replace_atomically(path / "config.yaml", text.encode())
+
+
+def read_settings(path: Path) -> RunSettings:
+    """Read `config.yaml`; nothing in it can execute code.
+
+    Raises:
+        RunError: there is no run, or its settings are damaged.
+    """
+    file = path / "config.yaml"
+    if not file.exists():
+        raise RunError(f"there is no run in {path} (no config.yaml)")
+    try:
+        if file.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError("it is larger than any settings file of abps")
+        document = yaml.safe_load(file.read_bytes())
+        search = document["search"]["name"]
+        return RunSettings(
+            task=from_dict(TaskConfig, document["task"], where="task."),
+            search=search,
+            search_config=from_dict(search_entry(search).config, document["search"]["settings"], where=f"{search}."),
+            budget=from_dict(BudgetConfig, document["budget"], where="budget."),
+            run=from_dict(RunConfig, document["run"], where="run."),
+            seed=int(document["seed"]),
+        )
+    except (ConfigError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise RunError(f"{file} is damaged: {error}") from error
+
+
+def stamp_versions() -> dict[str, str]:
+    """Return the versions of everything a result depends on."""
+    from abps import __version__
+
+    versions = {"abps": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in STAMPED:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    versions["cpu"] = _cpu_name()
+    versions["commit"] = _commit()
+    return versions
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return answer.stdout.strip()
+
+
+@contextmanager
+def claim(path: Path) -> Iterator[None]:
+    """Own a run directory: no second process can, and the claim ends with the process however it dies.
+
+    Raises:
+        RunError: another process owns it.
+    """
+    try:
+        file = (path / "lock").open("a+")
+    except OSError as error:
+        raise RunError(f"cannot open the run directory {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            raise RunError(f"the run in {path} is in use by process {owner}; wait for it, or stop it first") from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
