@@ -20,7 +20,17 @@ from abps.errors import ConfigError, RunError
 from abps.run.files import replace_atomically
 from abps.search.registry import search_entry
 
-__all__ = ["RunSettings", "claim", "create_directory", "read_settings", "run_path", "stamp_versions", "write_settings"]
+__all__ = [
+    "RunSettings",
+    "claim",
+    "create_directory",
+    "move_aside",
+    "read_settings",
+    "run_path",
+    "stamp_changes",
+    "stamp_versions",
+    "write_settings",
+]
 
 MAX_CONFIG_BYTES = 1024 * 1024
 STAMPED = ("numpy", "scipy", "jax", "gymnasium", "mujoco")
@@ -124,6 +134,21 @@ def stamp_versions() -> dict[str, str]:
     versions["cpu"] = _cpu_name()
     versions["commit"] = _commit()
     return versions
+
+
+def stamp_changes(path: Path) -> list[str]:
+    """Say which versions differ between a run's stamp and this installation."""
+    try:
+        stamped = json.loads((path / "versions.json").read_text())
+        current = stamp_versions()
+        names = ("abps", "python", *STAMPED, "cpu")
+        return [
+            f"the run began with {name} {stamped.get(name)}, here is {current[name]}"
+            for name in names
+            if stamped.get(name) != current[name]
+        ]
+    except (OSError, ValueError, AttributeError):
+        return [f"{path / 'versions.json'} cannot be read"]
 
 
 def _cpu_name() -> str:

@@ -4,6 +4,7 @@ Supported: observations that are one vector of real numbers, actions that are on
 """
 
 import importlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +74,10 @@ def _make_env(config: TaskConfig) -> "gymnasium.Env[Any, Any]":
         return _from_factory(config.id)
     limit = {"max_episode_steps": config.horizon} if config.horizon else {}
     try:
-        return gymnasium.make(config.id, disable_env_checker=True, **limit)
+        with warnings.catch_warnings():
+            # The paper's tasks are the -v4 ones on purpose.
+            warnings.filterwarnings("ignore", message=".*out of date.*", category=DeprecationWarning)
+            return gymnasium.make(config.id, disable_env_checker=True, **limit)
     except gymnasium.error.DependencyNotInstalled as error:
         raise TaskError(f"task {config.id!r} needs a package that is not installed: {error}") from error
     except gymnasium.error.Error as error:

@@ -1,0 +1,74 @@
+"""`abps doctor`: is everything here that the commands need, and does it work?"""
+
+import argparse
+import json
+from collections.abc import Callable
+
+HELP = "Check the installation: versions, optional packages, and a short rollout of every task."
+
+OPTIONAL = {
+    "ray": "abps compare --executor ray",
+    "tensorboardX": "--log tensorboard",
+    "wandb": "--log wandb",
+    "onnx": "abps export --format onnx",
+    "onnxruntime": "verifying ONNX exports",
+    "imageio": "abps video",
+    "cma": "the CMA-ES peer in benchmarks",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    from importlib.util import find_spec
+
+    from abps.presets import PAPER_TASKS
+    from abps.run.directory import stamp_versions
+
+    versions = stamp_versions()
+    optional = {name: find_spec(name) is not None for name in OPTIONAL}
+    tasks = {name: _checked(lambda name=name: _try_task(name)) for name in PAPER_TASKS}
+    tasks["jax (paper preset's critics)"] = _checked(_try_jax)
+    if arguments.json:
+        print(json.dumps({"versions": versions, "optional": optional, "checks": tasks}))
+    else:
+        for name, version in versions.items():
+            print(f"{name:12} {version}")
+        for name, there in optional.items():
+            print(f"{name:12} {'installed' if there else f'missing (only needed for {OPTIONAL[name]})'}")
+        for name, verdict in tasks.items():
+            print(f"{name:30} {verdict}")
+    return 0 if all(verdict == "works" for verdict in tasks.values()) else 1
+
+
+def _checked(check: Callable[[], None]) -> str:
+    try:
+        check()
+    except Exception as error:
+        return f"FAILS: {error}"
+    return "works"
+
+
+def _try_task(name: str) -> None:
+    import numpy as np
+
+    from abps.normaliser import Normaliser
+    from abps.policies import Policy
+    from abps.presets import task_config
+    from abps.rollouts import run_episode
+    from abps.tasks.gym import make_task
+
+    task = make_task(task_config(name), horizon=10)
+    env = task.make_env()
+    size = task.spec.observation_dim * task.spec.action_dim
+    run_episode(env, Policy(task.spec, np.zeros(size), Normaliser.empty(task.spec.observation_dim)), seed=0)
+    env.close()
+
+
+def _try_jax() -> None:
+    import jax.numpy as jnp
+
+    if float(jnp.ones(3).sum()) != 3.0:
+        raise RuntimeError("jax computes 1 + 1 + 1 wrongly")

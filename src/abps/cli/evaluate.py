@@ -1,0 +1,62 @@
+"""`abps evaluate`: fresh episodes of a run's policy."""
+
+import argparse
+import json
+from pathlib import Path
+
+HELP = "Run fresh episodes of a run's policy and print its returns."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="a run directory")
+    parser.add_argument(
+        "--which", choices=("best", "current"), default="current", help="which policy (default: current)"
+    )
+    parser.add_argument("--episodes", type=int, default=20, help="how many (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the evaluation's own stream (default: 0)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    from abps.errors import ConfigError, RunError
+    from abps.policies import Policy, load_policy
+    from abps.rollouts.pool import make_pool
+    from abps.run.directory import read_settings
+    from abps.run.evaluation import evaluate
+    from abps.tasks.gym import make_task
+
+    if arguments.episodes < 1 or arguments.workers < 1:
+        raise ConfigError("--episodes and --workers must be at least 1")
+    settings = read_settings(arguments.run)
+    task = make_task(settings.task)
+    file = arguments.run / "policy" / f"{arguments.which}.npz"
+    if not file.exists():
+        raise RunError(f"{arguments.run} has no {arguments.which} policy yet: no outer iteration was finished")
+    stored = load_policy(file)
+    policy = Policy(task.spec, stored.parameters, stored.normaliser)
+    pool = make_pool(task, arguments.workers)
+    try:
+        result = evaluate(pool, [policy], arguments.episodes, arguments.seed, "command")[0]
+    finally:
+        pool.close()
+    if arguments.json:
+        print(
+            json.dumps(
+                {
+                    "run": str(arguments.run),
+                    "policy": arguments.which,
+                    **result._asdict(),
+                    "mean": result.mean,
+                    "std": result.std,
+                }
+            )
+        )
+    elif result.mean is None:
+        print(f"all {result.failed} episodes failed")
+    else:
+        print(
+            f"{arguments.which} policy of {arguments.run}: return {result.mean:.2f} ± {result.std:.2f} (std over "
+            f"{len(result.returns)} episodes, {result.failed} failed), discounted {result.mean_discounted:.2f}"
+        )
+    return 0 if result.mean is not None else 1

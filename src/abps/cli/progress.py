@@ -1,0 +1,77 @@
+"""What a person sees while a run trains: one line with the counts, the returns, the critics' score and the time left."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from abps.run.run import Run
+from abps.search.base import Metrics
+from abps.trajectory import Failed, Outcome
+
+__all__ = ["ProgressBar"]
+
+
+class ProgressBar:
+    """An observer that draws a progress bar on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("episodes"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=Console(stderr=True),
+            refresh_per_second=4,
+        )
+        self._bar: Any = None
+        self._failed = 0
+
+    def begin(self, run: Run) -> None:
+        settings = run.settings
+        total = settings.budget.episodes or None
+        name = f"{settings.search} on {settings.task.name}"
+        self._bar = self._progress.add_task(name, total=total, completed=run.search.episodes, news="")
+        for warning in run.warnings:
+            self._progress.console.print(f"[yellow]{warning}")
+        if run.search.episodes:
+            self._progress.console.print(f"going on after {run.search.episodes} episodes")
+        self._progress.start()
+
+    def episode(self, run: Run, outcome: Outcome) -> None:
+        if isinstance(outcome, Failed):
+            self._failed += 1
+            self._progress.console.print(
+                f"[yellow]episode {len(run.journal) - 1} failed: {outcome.reason}", markup=True
+            )
+        self._progress.update(self._bar, completed=len(run.journal))
+
+    def iteration(self, run: Run, metrics: Metrics) -> None:
+        if self._bar is not None:
+            self._progress.update(self._bar, news=news(metrics))
+
+    def end(self, run: Run, reasons: dict[str, str]) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._progress.stop()
+
+
+def news(metrics: Metrics) -> str:
+    """The few numbers that tell how learning goes."""
+    parts = []
+    centre = metrics.get("eval_return")
+    if centre is None:
+        centre = metrics.get("centre_return")
+    if centre is not None:
+        parts.append(f"centre {centre:.4g}")
+    if metrics.get("max_return") is not None:
+        parts.append(f"best {metrics['max_return']:.4g}")
+    scores = [score for score in metrics.get("r2_validation") or [] if score is not None]
+    if scores:
+        parts.append(f"R̃² {max(scores):.2f}")
+    return "  ".join(parts)
