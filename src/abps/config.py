@@ -68,6 +68,13 @@ class GpConfig:
     noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
     starts: int = setting(32, "hyper-parameter starts that are compared by their evidence")
     polished: int = setting(3, "how many of the best starts are polished by L-BFGS-B")
+    iterations: int = setting(200, "L-BFGS-B iterations of one polished start, at most")
+    feature_scale_low: float = setting(
+        1e-3, "lower bound of σ_β, the prior std of critics' weights (aggregation evidence)"
+    )
+    feature_scale_high: float = setting(
+        3.0, "upper bound of σ_β, the prior std of critics' weights (aggregation evidence)"
+    )
     weigh_repeats: bool = setting(
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
@@ -79,6 +86,10 @@ class GpConfig:
         )
         _require(self.noise_floor > 0, "noise_floor must be positive")
         _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
+        _require(self.iterations >= 1, "iterations must be at least 1")
+        _require(
+            0 < self.feature_scale_low <= self.feature_scale_high, "need 0 < feature_scale_low <= feature_scale_high"
+        )
 
 
 @dataclass(frozen=True)
@@ -88,11 +99,13 @@ class AcquisitionConfig:
     radius: float = setting(0.1, "half width of the box around the centre θ that probes stay in")
     starts: int = setting(32, "starting points drawn from N(θ, design_std²)")
     polished: int = setting(4, "how many of the best starts are polished by L-BFGS-B")
+    iterations: int = setting(100, "L-BFGS-B iterations of one polished start, at most")
     avoid_radius: float = setting(0.1, "no probe closer than this to a failed one, in lengthscales; 0 switches it off")
 
     def __post_init__(self) -> None:
         _require(self.radius > 0, "acquisition radius must be positive")
         _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
+        _require(self.iterations >= 1, "iterations must be at least 1")
         _require(self.avoid_radius >= 0, "avoid_radius must not be negative")
 
 

@@ -1,0 +1,236 @@
+"""Maximise a criterion inside a box: screen many starts by value, polish the best with L-BFGS-B (Appendix A).
+
+Shapes: m starts, d parameters, q members of a joint batch. Screening is one vectorised call; polishing runs in whitened coordinates (differences
+divided by the effective lengthscales), where the criterion is well scaled, with true bounds. Everything is a function of the arguments: the same
+generator gives the same maximum.
+
+A start whose value or gradient becomes NaN or infinite is dropped. Candidates within `avoid_radius` of a failed point are passed over for the next
+best. What happens when nothing is left is defined, and reported in `Maximum.fallback`:
+
+- `""`: a polished start won;
+- `"screened"`: every polished start went bad or into a forbidden ball; the best screened start is returned as it is;
+- `"random"`: no start was usable; the best (or, without finite values, the first) of random points of the box outside the balls;
+- `"crowded"`: the box lies within the forbidden balls; the random point farthest from them.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from abps.errors import ConfigError, ShapeError
+
+__all__ = ["Criterion", "Joint", "JointCriterion", "Maximum", "maximise"]
+
+Array = NDArray[np.float64]
+
+_RANDOM_POINTS = 256
+"""Random points of the box that are looked at when no start was usable."""
+
+
+class Criterion(Protocol):
+    """What is maximised: any number of candidates at once, each on its own."""
+
+    def values(self, candidates: Array) -> Array:
+        """(m, d) → (m,)"""
+        ...
+
+    def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
+        """(m, d) → (m,), (m, d)"""
+        ...
+
+
+class JointCriterion(Protocol):
+    """A criterion that can also judge candidates measured together."""
+
+    def joint_and_gradient(self, candidates: Array) -> tuple[float, Array]:
+        """(q, d) → value, (q, d)"""
+        ...
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A joint batch of `size` candidates as one candidate of size·d numbers, so that `maximise` can place a whole batch."""
+
+    criterion: JointCriterion
+    size: int
+
+    def values(self, candidates: Array) -> Array:
+        """(m, q·d) → (m,)"""
+        return np.array([self.criterion.joint_and_gradient(row.reshape(self.size, -1))[0] for row in candidates])
+
+    def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
+        """(m, q·d) → (m,), (m, q·d)"""
+        pairs = [self.criterion.joint_and_gradient(row.reshape(self.size, -1)) for row in candidates]
+        return np.array([value for value, _ in pairs]), np.array([gradient.ravel() for _, gradient in pairs])
+
+
+class Maximum(NamedTuple):
+    """Where a criterion is largest, and how that was found."""
+
+    point: Array
+    """(d,) inside the box."""
+    value: float
+    """The criterion there; NaN only when no point had a finite value."""
+    start: int
+    """Index of the start it came from, −1 for a random point."""
+    improved: bool
+    """Whether it is better than every screened start."""
+    fallback: str
+    """How it was chosen when no polished start could be: see the module's docstring."""
+    evaluations: int
+    """Criterion evaluations, the screening included."""
+    dropped: int
+    """Starts that went bad."""
+
+
+class _WentBad(Exception):
+    """A value or gradient of a start under way is not finite."""
+
+
+def maximise(
+    criterion: Criterion,
+    starts: Array,
+    lower: Array,
+    upper: Array,
+    scale: Array,
+    rng: np.random.Generator,
+    *,
+    polished: int = 4,
+    iterations: int = 100,
+    avoid: Array | None = None,
+    avoid_radius: float = 0.0,
+) -> Maximum:
+    """Maximise `criterion` over the box [lower, upper].
+
+    Args:
+        criterion: what to maximise.
+        starts: (m, d); moved into the box.
+        lower: (d,) lower bounds.
+        upper: (d,) upper bounds.
+        scale: (d,) effective lengthscales, the unit of polishing and of `avoid_radius`.
+        rng: used only when no start is usable.
+        polished: how many of the best starts are polished.
+        iterations: L-BFGS-B iterations of one start, at most.
+        avoid: (f, d) failed points that must not be proposed again.
+        avoid_radius: how far away from them a proposal must be, as a Euclidean distance in effective lengthscales.
+    """
+    starts = np.asarray(starts, dtype=np.float64)
+    if starts.ndim != 2 or starts.shape[1:] != lower.shape or lower.shape != upper.shape:
+        raise ShapeError(f"starts {starts.shape}, lower {lower.shape} and upper {upper.shape} do not fit together")
+    if not (lower <= upper).all() or polished < 1:
+        raise ConfigError("need lower <= upper in every coordinate and polished >= 1")
+    starts = np.clip(starts, lower, upper)
+    values = _quiet(criterion, starts)
+    usable = np.isfinite(values)
+    free = _outside(starts, avoid, avoid_radius, scale)
+    order = np.argsort(-np.where(usable, values, -np.inf), kind="stable")
+    order = order[usable[order]]
+    evaluations, dropped = len(starts), int((~usable).sum())
+    best: Maximum | None = None
+    top = float(values[order[0]]) if len(order) else np.nan
+    unit = _unit(values[order])
+    for index in order[:polished]:
+        point, value, used = _polish(criterion, starts[index], lower, upper, scale, top, unit, iterations)
+        evaluations += used
+        if point is None:
+            dropped += 1
+        elif _outside(point[None], avoid, avoid_radius, scale)[0] and (best is None or value > best.value):
+            best = Maximum(point, value, int(index), value > top, "", 0, 0)
+    screened = [index for index in order if free[index]]
+    if screened and (best is None or values[screened[0]] > best.value):
+        index = screened[0]
+        best = Maximum(starts[index], float(values[index]), int(index), False, "screened", 0, 0)
+    if best is None:
+        best = _random(criterion, lower, upper, scale, rng, avoid, avoid_radius)
+        evaluations += _RANDOM_POINTS
+    return best._replace(evaluations=evaluations, dropped=dropped)
+
+
+def _quiet(criterion: Criterion, candidates: Array) -> Array:
+    """Values without floating-point warnings; what is not finite is dealt with by the caller."""
+    with np.errstate(all="ignore"):
+        return np.asarray(criterion.values(candidates), dtype=np.float64)
+
+
+def _unit(values: Array) -> float:
+    """The spread of the screened values, by which the objective is divided so that L-BFGS-B's tolerances mean the same at any scale."""
+    if not len(values):
+        return 1.0
+    spread = float(values.max() - values.min())
+    return max(spread, 1e-8 * float(np.abs(values).max()), float(np.finfo(float).tiny) * 1e16)
+
+
+def _polish(
+    criterion: Criterion,
+    start: Array,
+    lower: Array,
+    upper: Array,
+    scale: Array,
+    top: float,
+    unit: float,
+    iterations: int,
+) -> tuple[Array | None, float, int]:
+    """L-BFGS-B from one start; (None, NaN, evaluations) when it went bad."""
+    used = 0
+
+    def objective(scaled: Array) -> tuple[float, Array]:
+        nonlocal used
+        used += 1
+        value, gradient = criterion.values_and_gradients(np.clip(scaled * scale, lower, upper)[None])
+        loss, slope = (top - float(value[0])) / unit, gradient[0] * (-scale / unit)
+        if not (np.isfinite(loss) and np.isfinite(slope).all()):
+            raise _WentBad
+        return loss, slope
+
+    try:
+        with np.errstate(all="ignore"):
+            found = minimize(
+                objective,
+                start / scale,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.stack([lower / scale, upper / scale], axis=1),
+                options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-8},
+            )
+    except _WentBad:
+        return None, float("nan"), used
+    point = np.clip(found.x * scale, lower, upper)
+    value = float(_quiet(criterion, point[None])[0])
+    return (point, value, used + 1) if np.isfinite(value) else (None, float("nan"), used + 1)
+
+
+def _distances(points: Array, avoid: Array, scale: Array) -> Array:
+    """Distance of every point (m, d) to the nearest failed one (f, d), in effective lengthscales, (m,)."""
+    nearest = np.full(len(points), np.inf)
+    for failed in avoid:
+        nearest = np.minimum(nearest, np.sqrt((((points - failed) / scale) ** 2).sum(1)))
+    return nearest
+
+
+def _outside(points: Array, avoid: Array | None, radius: float, scale: Array) -> NDArray[np.bool_]:
+    if avoid is None or not len(avoid) or radius <= 0:
+        return np.ones(len(points), dtype=bool)
+    return _distances(points, avoid, scale) >= radius
+
+
+def _random(
+    criterion: Criterion,
+    lower: Array,
+    upper: Array,
+    scale: Array,
+    rng: np.random.Generator,
+    avoid: Array | None,
+    radius: float,
+) -> Maximum:
+    points = rng.uniform(lower, upper, (_RANDOM_POINTS, len(lower)))
+    free = _outside(points, avoid, radius, scale)
+    values = _quiet(criterion, points)
+    if not free.any() and avoid is not None:
+        index = int(np.argmax(_distances(points, avoid, scale)))
+        return Maximum(points[index], float(values[index]), -1, False, "crowded", 0, 0)
+    ranked = np.where(free & np.isfinite(values), values, -np.inf)
+    index = int(np.argmax(ranked)) if np.isfinite(ranked).any() else int(np.argmax(free))
+    return Maximum(points[index], float(values[index]), -1, False, "random", 0, 0)

@@ -1,0 +1,151 @@
+"""A naive twin of the engine: explicit inverses, d×d matrices, textbook formulas (Section 2.2), nothing factored, nothing clever.
+
+Works with any array library that has NumPy's matrix operations through the `linalg` argument being NumPy's or `mpmath`-like; the
+high-precision version at the bottom uses mpmath matrices.
+"""
+
+from typing import NamedTuple
+
+import mpmath
+import numpy as np
+
+
+class Problem(NamedTuple):
+    points: np.ndarray
+    returns: np.ndarray
+    theta: np.ndarray
+    effective: np.ndarray
+    signal: float
+    noise: float
+    mean_at_points: np.ndarray
+    mean_gradient: np.ndarray
+    counts: np.ndarray
+    features: np.ndarray  # (n, k), already times σ_β; k may be 0
+    slopes: np.ndarray  # (d, k), already times σ_β
+
+
+def kernel(p: Problem, a, b):
+    return p.signal**2 * np.exp(-0.5 * (((a[:, None] - b[None]) / p.effective) ** 2).sum(-1))
+
+
+def gram(p: Problem):
+    return kernel(p, p.points, p.points) + np.diag(p.noise**2 / p.counts) + p.features @ p.features.T
+
+
+def cross_gradient(p: Problem, x, features):
+    """cov(∇J(θ), J(x)) (d, m)."""
+    k = kernel(p, p.theta[None], x)[0]
+    return ((x - p.theta) / p.effective**2 * k[:, None]).T + p.slopes @ features.T
+
+
+def gradient_posterior(p: Problem):
+    """μ (d,) and Σ (d, d)."""
+    inverse = np.linalg.inv(gram(p))
+    G = cross_gradient(p, p.points, p.features)
+    mu = p.mean_gradient + G @ inverse @ (p.returns - p.mean_at_points)
+    prior = np.diag(p.signal**2 / p.effective**2) + p.slopes @ p.slopes.T
+    return mu, prior - G @ inverse @ G.T
+
+
+def linear_features(p: Problem, z):
+    return (z - p.theta) @ p.slopes
+
+
+def value_posterior(p: Problem, z, features=None):
+    """Mean offset (m,) and covariance (m, m) of J at z, prior mean zero there."""
+    features = linear_features(p, z) if features is None else features
+    inverse = np.linalg.inv(gram(p))
+    cross = kernel(p, z, p.points) + features @ p.features.T
+    cov = kernel(p, z, z) + features @ features.T - cross @ inverse @ cross.T
+    return cross @ inverse @ (p.returns - p.mean_at_points), cov
+
+
+def lookahead(p: Problem, z):
+    """a (d, m) and the covariance of the m noisy returns (m, m)."""
+    features = linear_features(p, z)
+    inverse = np.linalg.inv(gram(p))
+    cross = kernel(p, z, p.points) + features @ p.features.T
+    a = cross_gradient(p, z, features) - cross_gradient(p, p.points, p.features) @ inverse @ cross.T
+    return a, value_posterior(p, z)[1] + p.noise**2 * np.eye(len(z))
+
+
+def descent_probability(p: Problem, z):
+    """E_y[μ'ᵀΣ'⁻¹μ'] when all rows of z are measured: by updating Σ and μ, no closed form."""
+    mu, sigma = gradient_posterior(p)
+    a, s = lookahead(p, z)
+    updated = np.linalg.inv(sigma - a @ np.linalg.inv(s) @ a.T)
+    spread = a @ np.linalg.inv(s) @ a.T  # covariance of μ'
+    return mu @ updated @ mu + np.trace(updated @ spread)
+
+
+def gradient_information(p: Problem, z):
+    """tr Σ − tr Σ' when all rows of z are measured."""
+    a, s = lookahead(p, z)
+    return np.trace(a @ np.linalg.inv(s) @ a.T)
+
+
+def log_evidence(p: Problem):
+    matrix = gram(p)
+    r = p.returns - p.mean_at_points
+    return -0.5 * (r @ np.linalg.inv(matrix) @ r + np.linalg.slogdet(matrix)[1] + len(r) * np.log(2 * np.pi))
+
+
+def precise(p: Problem, z, digits=60):
+    """μ, Σ, max evidence of ascent, MPD's and GIBO's criterion at one z, and log evidence, with `digits` digits."""
+    with mpmath.workdps(digits):
+        M = mpmath.matrix
+        n, d = p.points.shape
+        mp = mpmath.mpf
+        X = [[mp(float(v)) for v in row] for row in p.points]
+        th, L, Z = [mp(float(v)) for v in p.theta], [mp(float(v)) for v in p.effective], [mp(float(v)) for v in z]
+        sf2, sn2 = mp(float(p.signal)) ** 2, mp(float(p.noise)) ** 2
+        Phi, B = p.features, p.slopes
+        fk = Phi.shape[1]
+
+        def k(a, b):
+            return sf2 * mpmath.exp(-sum(((x - y) / s) ** 2 for x, y, s in zip(a, b, L, strict=True)) / 2)
+
+        def f(row):
+            return [mp(float(v)) for v in row]
+
+        F = [f(row) for row in Phi]
+        Bm = [f(row) for row in B]
+        fz = [sum((Z[i] - th[i]) * Bm[i][c] for i in range(d)) for c in range(fk)]
+        dot = lambda a, b: sum((x * y for x, y in zip(a, b, strict=True)), mp(0))  # noqa: E731
+        K = M(n, n)
+        for i in range(n):
+            for j in range(n):
+                K[i, j] = k(X[i], X[j]) + dot(F[i], F[j]) + (sn2 / mp(float(p.counts[i])) if i == j else 0)
+        kz = M([k(Z, X[j]) + dot(fz, F[j]) for j in range(n)])
+        G = M(d, n + 1)
+        for j, (x, feats) in enumerate([*zip(X, F, strict=True), (Z, fz)]):
+            kk = k(th, x)
+            for i in range(d):
+                G[i, j] = (x[i] - th[i]) / L[i] ** 2 * kk + dot(Bm[i], feats)
+        Kinv = K**-1
+        Gx, gz = G[:, :n], G[:, n]
+        r = M([mp(float(a)) - mp(float(b)) for a, b in zip(p.returns, p.mean_at_points, strict=True)])
+        mu = M([mp(float(v)) for v in p.mean_gradient]) + Gx * (Kinv * r)
+        prior = M(d, d)
+        for i in range(d):
+            for j in range(d):
+                prior[i, j] = dot(Bm[i], Bm[j]) + (sf2 / L[i] ** 2 if i == j else 0)
+        sigma = prior - Gx * Kinv * Gx.T
+        a = gz - Gx * (Kinv * kz)
+        s = sf2 + dot(fz, fz) + sn2 - (kz.T * Kinv * kz)[0]
+        direction = mpmath.lu_solve(sigma, mu)
+        c0 = (mu.T * direction)[0]
+        after = sigma - a * a.T / s
+        mpd = (mu.T * mpmath.lu_solve(after, mu))[0] + (a.T * mpmath.lu_solve(after, a))[0] / s
+        gibo = (a.T * a)[0] / s
+        evidence = -((r.T * Kinv * r)[0] + mpmath.log(mpmath.det(K)) + n * mpmath.log(2 * mpmath.pi)) / 2
+        as_array = lambda m: np.array(m.tolist(), dtype=float)  # noqa: E731
+        return {
+            "mu": as_array(mu)[:, 0],
+            "sigma": as_array(sigma),
+            "direction": as_array(direction)[:, 0],
+            "c0": float(c0),
+            "mpd": float(mpd),
+            "gibo": float(gibo),
+            "evidence": float(evidence),
+        }
