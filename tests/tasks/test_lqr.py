@@ -10,8 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abps.errors import ConfigError, ShapeError
+from abps.normaliser import Normaliser
+from abps.policies import Policy
 from abps.seeding import generator
-from abps.tasks.lqr import LqrEnv, LqrSystem, make_env, random_gain, random_system
+from abps.tasks import lqr
+from abps.tasks.gym import make_task
+from abps.tasks.lqr import LqrEnv, LqrSystem, lqr_task, make_env, random_gain, random_system
 
 SIZES = [(1, 1), (2, 1), (3, 2), (6, 3)]
 
@@ -293,3 +297,22 @@ def test_deterministic_env_gives_the_return_exactly_and_actions_are_clipped_open
     for bad in ({"horizon": 0}, {"action_bound": np.inf}):
         with pytest.raises(ConfigError):
             LqrEnv(system, **bad)
+
+
+def test_parameters_of_a_direct_policy_are_the_gain():
+    task = make_task(lqr_task(3, 2, 4))
+    env = task.make_env()
+    assert isinstance(env, LqrEnv)
+    assert (task.spec.policy, task.spec.horizon, task.spec.gamma) == ("direct", env.horizon, env.system.gamma)
+    np.testing.assert_array_equal(env.system.transition, make_env(3, 2, 4).system.transition)
+    gain = random_gain(generator(20, "gain"), env.system)
+    policy = Policy(task.spec, gain.reshape(-1), Normaliser.empty(3))
+    state, _ = env.reset(seed=0)
+    total = 0.0
+    for t in range(env.horizon):
+        state, reward, *_ = env.step(policy(state))
+        total += env.system.gamma**t * reward
+    assert total == pytest.approx(env.system.finite_return(gain, env.horizon), rel=1e-12)
+    assert total == pytest.approx(env.system.expected_return(gain), rel=1e-4)
+    with pytest.raises(AttributeError, match="s3_a2_seed0"):
+        _ = lqr.nonsense

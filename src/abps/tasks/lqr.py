@@ -11,6 +11,8 @@ matrix, S = Σ_t γᵗ E[s sᵀ] the visitation moments. Shapes: s state size, a
 W (a, s).
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +21,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
+from abps.config import TaskConfig
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
 
-__all__ = ["LqrEnv", "LqrSystem", "make_env", "random_gain", "random_system"]
+__all__ = ["LqrEnv", "LqrSystem", "lqr_task", "make_env", "random_gain", "random_system"]
 
 Array = NDArray[np.float64]
+
+GAMMA = 0.95
+HORIZON = 200
+"""Long enough that the truncated and the infinite return differ by less than 0.95²⁰⁰ ≈ 4e-5 of their size."""
+FACTORY = re.compile(r"s(\d+)_a(\d+)_seed(\d+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +293,7 @@ class LqrEnv(gymnasium.Env[NDArray[np.float64], NDArray[Any]]):
     be wide enough that the policies of interest stay inside it, for only those are linear and obey the closed forms.
     """
 
-    def __init__(self, system: LqrSystem, *, horizon: int = 200, action_bound: float = 1e3) -> None:
+    def __init__(self, system: LqrSystem, *, horizon: int = HORIZON, action_bound: float = 1e3) -> None:
         if horizon < 1:
             raise ConfigError(f"horizon must be at least 1, got {horizon}")
         if not (np.isfinite(action_bound) and action_bound > 0):
@@ -327,7 +335,7 @@ def random_system(
     states: int,
     actions: int,
     *,
-    gamma: float = 0.95,
+    gamma: float = GAMMA,
     radius: float = 0.9,
     noise: float = 0.0,
     fixed_start: bool = False,
@@ -378,14 +386,38 @@ def make_env(
     states: int = 3,
     actions: int = 2,
     seed: int = 0,
-    gamma: float = 0.95,
+    *,
+    gamma: float = GAMMA,
     noise: float = 0.0,
-    horizon: int = 200,
+    fixed_start: bool = False,
+    horizon: int = HORIZON,
     action_bound: float = 1e3,
 ) -> LqrEnv:
     """A random LQR environment named by a seed; usable as the task `abps.tasks.lqr:make_env`."""
-    system = random_system(generator(seed, "lqr"), states, actions, gamma=gamma, noise=noise)
+    rng = generator(seed, "lqr", states, actions)
+    system = random_system(rng, states, actions, gamma=gamma, noise=noise, fixed_start=fixed_start)
     return LqrEnv(system, horizon=horizon, action_bound=action_bound)
+
+
+def lqr_task(states: int, actions: int, seed: int) -> TaskConfig:
+    """Settings under which a search solves a random deterministic LQR: its parameters are W.reshape(-1), exactly."""
+    return TaskConfig(
+        id=f"{__name__}:s{states}_a{actions}_seed{seed}",
+        name=f"lqr-s{states}-a{actions}-s{seed}",
+        gamma=GAMMA,
+        horizon=HORIZON,
+        normalise=False,  # closed forms are in raw states
+        policy="direct",
+    )
+
+
+def __getattr__(name: str) -> Callable[[], LqrEnv]:
+    """Factories by name, for `module:factory` tasks: `abps.tasks.lqr:s3_a2_seed0`, without noise and with a fixed start."""
+    match = FACTORY.fullmatch(name)
+    if match is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; factories are named like s3_a2_seed0")
+    states, actions, seed = (int(part) for part in match.groups())
+    return lambda: make_env(states, actions, seed, fixed_start=True)
 
 
 def _quadratic(points: Array, matrix: Array) -> Array:
