@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +28,15 @@ __all__ = [
     "move_aside",
     "read_settings",
     "run_path",
+    "settings_document",
+    "settings_from_document",
     "stamp_changes",
     "stamp_versions",
     "write_settings",
 ]
 
 MAX_CONFIG_BYTES = 1024 * 1024
+MAX_VARIANT_NAME = 120
 STAMPED = ("numpy", "scipy", "jax", "gymnasium", "mujoco")
 
 
@@ -46,12 +50,17 @@ class RunSettings:
     budget: BudgetConfig
     run: RunConfig
     seed: int
+    variant: str = ""
+    """What sets this run apart from others of its search in a study, e.g. `step=0.005`; empty: nothing does."""
 
 
 def run_path(root: Path, settings: RunSettings) -> Path:
-    """Return `root/<task>/<search>/seed-<n>`, with characters that do not belong into a path replaced."""
+    """Return `root/<task>/<search>[@variant]/seed-<n>`, with characters that do not belong into a path replaced."""
     task = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.task.name).strip(".-") or "task"
-    return root / task / settings.search / f"seed-{settings.seed}"
+    variant = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", settings.variant)
+    if len(variant) > MAX_VARIANT_NAME:
+        variant = f"{variant[:MAX_VARIANT_NAME]}-{zlib.crc32(settings.variant.encode()):08x}"
+    return root / task / (f"{settings.search}@{variant}" if variant else settings.search) / f"seed-{settings.seed}"
 
 
 def create_directory(path: Path, settings: RunSettings) -> None:
@@ -84,15 +93,34 @@ def move_aside(path: Path) -> Path:
 
 def write_settings(path: Path, settings: RunSettings) -> None:
     """Write `config.yaml`."""
-    document = {
+    text = yaml.safe_dump(settings_document(settings), sort_keys=False, allow_unicode=True)
+    replace_atomically(path / "config.yaml", text.encode())
+
+
+def settings_document(settings: RunSettings) -> dict[str, Any]:
+    """Return the settings as nested dictionaries of scalars and lists, as `config.yaml` holds them."""
+    return {
         "seed": settings.seed,
+        **({"variant": settings.variant} if settings.variant else {}),
         "task": to_dict(settings.task),
         "search": {"name": settings.search, "settings": to_dict(settings.search_config)},
         "budget": to_dict(settings.budget),
         "run": to_dict(settings.run),
     }
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    replace_atomically(path / "config.yaml", text.encode())
+
+
+def settings_from_document(document: dict[str, Any]) -> RunSettings:
+    """The inverse of `settings_document`; whatever is missing or wrong raises (ConfigError, KeyError, TypeError, …)."""
+    search = document["search"]["name"]
+    return RunSettings(
+        task=from_dict(TaskConfig, document["task"], where="task."),
+        search=search,
+        search_config=from_dict(search_entry(search).config, document["search"]["settings"], where=f"{search}."),
+        budget=from_dict(BudgetConfig, document["budget"], where="budget."),
+        run=from_dict(RunConfig, document["run"], where="run."),
+        seed=int(document["seed"]),
+        variant=str(document.get("variant", "")),
+    )
 
 
 def read_settings(path: Path) -> RunSettings:
@@ -107,16 +135,7 @@ def read_settings(path: Path) -> RunSettings:
     try:
         if file.stat().st_size > MAX_CONFIG_BYTES:
             raise ConfigError("it is larger than any settings file of abps")
-        document = yaml.safe_load(file.read_bytes())
-        search = document["search"]["name"]
-        return RunSettings(
-            task=from_dict(TaskConfig, document["task"], where="task."),
-            search=search,
-            search_config=from_dict(search_entry(search).config, document["search"]["settings"], where=f"{search}."),
-            budget=from_dict(BudgetConfig, document["budget"], where="budget."),
-            run=from_dict(RunConfig, document["run"], where="run."),
-            seed=int(document["seed"]),
-        )
+        return settings_from_document(yaml.safe_load(file.read_bytes()))
     except (ConfigError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise RunError(f"{file} is damaged: {error}") from error
 
