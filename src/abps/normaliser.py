@@ -5,6 +5,7 @@ rows one by one give the same statistics up to rounding.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,3 +69,12 @@ class Normaliser:
     def apply(self, observations: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return (observations − mean) / std; the last axis is s."""
         return (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
+
+    def state(self) -> dict[str, Any]:
+        """The moments by name."""
+        return {"count": self.count, "mean": self.mean, "m2": self.m2}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Normaliser":
+        """Rebuild what `state` returned."""
+        return cls(int(state["count"]), np.array(state["mean"]), np.array(state["m2"]))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abps.errors import RunError
+from abps.normaliser import Normaliser
 from abps.policies import Policy
 from abps.run.checkpoint import latest_checkpoint, save_checkpoint
 from abps.run.directory import RunSettings, claim, read_settings
@@ -235,17 +236,14 @@ class Run:
         best = None
         if self._best is not None:
             value, policy = self._best
-            moments = {"count": policy.normaliser.count, "mean": policy.normaliser.mean, "m2": policy.normaliser.m2}
-            best = {"value": value, "parameters": policy.parameters, "normaliser": moments}
+            best = {"value": value, "parameters": policy.parameters, "normaliser": policy.normaliser.state()}
         return {"metrics": len(self.metrics.records), "maximum": dict(self._maximum), "best": best}
 
     def _load_own(self, state: dict[str, Any]) -> None:
-        from abps.normaliser import Normaliser
-
         self._maximum = dict(state["maximum"])
         if state["best"] is not None:
-            best, moments = state["best"], state["best"]["normaliser"]
-            normaliser = Normaliser(moments["count"], moments["mean"], moments["m2"])
+            best = state["best"]
+            normaliser = Normaliser.from_state(best["normaliser"])
             self._best = (best["value"], Policy(self.spec, best["parameters"], normaliser))
 
 

@@ -209,7 +209,7 @@ class Search(ABC, Generic[ConfigT]):
             "search": self.name,
             "seed": self.seed,
             "centre": self.centre,
-            "normaliser": _normaliser_state(self.normaliser),
+            "normaliser": self.normaliser.state(),
             "iteration": self.iteration,
             "episodes": self.episodes,
             "steps": self.steps,
@@ -218,7 +218,7 @@ class Search(ABC, Generic[ConfigT]):
             "best": {
                 "value": self.best.value,
                 "parameters": self.best.parameters,
-                "normaliser": _normaliser_state(self.best.normaliser),
+                "normaliser": self.best.normaliser.state(),
             },
             "best_centre": self._best_centre,
             "best_centre_iteration": self._best_centre_iteration,
@@ -247,11 +247,11 @@ class Search(ABC, Generic[ConfigT]):
                 f"the saved centre has shape {state['centre'].shape}, the policy needs {self.centre.shape}"
             )
         self.centre = state["centre"]
-        self.normaliser = _load_normaliser(state["normaliser"])
+        self.normaliser = Normaliser.from_state(state["normaliser"])
         self.iteration, self.episodes, self.steps = state["iteration"], state["episodes"], state["steps"]
         self.failures, self.centre_return = state["failures"], state["centre_return"]
         best = state["best"]
-        self.best = Best(best["value"], best["parameters"], _load_normaliser(best["normaliser"]))
+        self.best = Best(best["value"], best["parameters"], Normaliser.from_state(best["normaliser"]))
         self._best_centre, self._best_centre_iteration = state["best_centre"], state["best_centre_iteration"]
         self._next_id = state["next_id"]
         self.history = copy.deepcopy(state["history"])
@@ -342,11 +342,3 @@ class Search(ABC, Generic[ConfigT]):
         timed = {**counted, **{f"seconds_{phase}": seconds for phase, seconds in self._seconds.items()}}
         self._seconds = {}
         return timed
-
-
-def _normaliser_state(normaliser: Normaliser) -> dict[str, Any]:
-    return {"count": normaliser.count, "mean": normaliser.mean, "m2": normaliser.m2}
-
-
-def _load_normaliser(state: dict[str, Any]) -> Normaliser:
-    return Normaliser(state["count"], state["mean"], state["m2"])
