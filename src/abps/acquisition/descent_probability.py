@@ -28,22 +28,17 @@ class DescentProbability:
     """Measurements that would be averaged at a candidate."""
 
     def values(self, candidates: Array) -> Array:
-        """α of every row of (m, d), each as if it were measured alone, (m,)."""
+        """α of one candidate (d,), or of every row of (m, d) as if it were measured alone, (m,)."""
         ahead = Lookahead(self.posterior, candidates, self.episodes)
-        return self._values(ahead)
+        return self.posterior.evidence_of_ascent + (ahead.slope**2 + ahead.explained) * _inverse(ahead)
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """α (m,) and ∂α/∂z (m, d) of every row of (m, d)."""
+        """α and ∂α/∂z: a number and (d,) for one candidate (d,), (m,) and (m, d) for (m, d)."""
         ahead = Lookahead(self.posterior, candidates, self.episodes)
-        gain = self._values(ahead) - self.posterior.evidence_of_ascent
-        inverse = np.divide(1.0, ahead.residual, out=np.full_like(ahead.residual, np.nan), where=ahead.healthy)
+        inverse = _inverse(ahead)
+        gain = (ahead.slope**2 + ahead.explained) * inverse
         cotangents = ahead.independent(2.0 * ahead.slope * inverse, inverse, -gain * inverse)
-        return gain + self.posterior.evidence_of_ascent, ahead.pullback(cotangents)
-
-    def _values(self, ahead: Lookahead) -> Array:
-        value = np.full_like(ahead.residual, np.nan)
-        np.divide(ahead.slope**2 + ahead.explained, ahead.residual, out=value, where=ahead.healthy)
-        return self.posterior.evidence_of_ascent + value
+        return self.posterior.evidence_of_ascent + gain, ahead.pullback(cotangents)
 
     def joint(self, candidates: Array) -> float:
         """α of the rows of (m, d) measured together."""
@@ -66,6 +61,11 @@ class DescentProbability:
         return value, ahead.pullback(joint.cotangents(2.0 * slope, inverse, residual))
 
 
+def _inverse(ahead: Lookahead) -> Array:
+    """1/w, NaN where rounding left no positive w: such a candidate is reported, not clipped."""
+    return 1.0 / np.where(ahead.healthy, ahead.residual, np.nan)
+
+
 class _Pairs:
     """Joint covariances of a batch: W (m, m) given data and gradient, Q (m, m) explained by the gradient."""
 
@@ -73,10 +73,10 @@ class _Pairs:
         self.ahead, posterior = ahead, ahead.posterior
         half = ahead.half_square
         self.curve, self.curve_slope = remainder(
-            ahead.whitened @ ahead.whitened.T, squared_distances(ahead.whitened), half[:, None], half
+            ahead.whitened @ ahead.whitened.T, half[:, None], half, lambda: squared_distances(ahead.whitened)
         )
         own = self.curve
-        if posterior.inner_curvature.shape[1]:
+        if posterior.has_features:
             bent = ahead.grown[:, None] * ahead.bend
             own = own + bent @ bent.T
         self.residual = (
@@ -94,7 +94,7 @@ class _Pairs:
         # p_ij = t_i·t_j; the dependence of the pair's remainder on |t_i|² and |t_j|² falls at the rate ½ each.
         whitened = products @ ahead.whitened - 2.0 * (residual * self.curve).sum(1)[:, None] * ahead.whitened
         decay = np.einsum("ij,ij->i", outer, ahead.outside)
-        if posterior.inner_curvature.shape[1]:
+        if posterior.has_features:
             bent = 2.0 * residual @ (ahead.grown[:, None] * ahead.bend)
             decay = decay - np.einsum("ij,ij->i", bent, ahead.bend)
             inside = (ahead.grown[:, None] * bent) @ posterior.inner_curvature.T

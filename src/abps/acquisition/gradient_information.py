@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.acquisition.descent_probability import _Pairs
-from abps.acquisition.lookahead import Lookahead
+from abps.acquisition.lookahead import Cotangents, Lookahead, column, dot
 from abps.gp.linalg import cholesky
 from abps.gp.posterior import GradientPosterior
 
@@ -28,17 +28,17 @@ class GradientInformation:
     """Measurements that would be averaged at a candidate."""
 
     def values(self, candidates: Array) -> Array:
-        """Drop of tr Σ for every row of (m, d), each as if it were measured alone, (m,)."""
+        """Drop of tr Σ for one candidate (d,), or for every row of (m, d) as if it were measured alone, (m,)."""
         ahead = Lookahead(self.posterior, candidates, self.episodes)
         return self._parts(ahead)[0]
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """Drop of tr Σ (m,) and its gradient (m, d) for every row of (m, d)."""
+        """Drop of tr Σ and its gradient: a number and (d,) for one candidate (d,), (m,) and (m, d) for (m, d)."""
         ahead = Lookahead(self.posterior, candidates, self.episodes)
         value, variance, weighted = self._parts(ahead)
         fall = -value / variance
         cotangents = ahead.independent(np.zeros_like(fall), fall, fall)
-        self._add_covariance(ahead, cotangents, (2.0 / variance)[:, None] * weighted)
+        self._add_covariance(ahead, cotangents, column(2.0 / variance) * weighted)
         return value, ahead.pullback(cotangents)
 
     def joint(self, candidates: Array) -> float:
@@ -60,18 +60,18 @@ class GradientInformation:
     def _covariance(self, ahead: Lookahead) -> tuple[Array, Array]:
         """H·a (m, d) and (σ_f/L)²·H·a (m, d)."""
         posterior = self.posterior
-        covariance = posterior.join(posterior.expand(ahead.reduced), ahead.decay[:, None] * ahead.outside)
-        return covariance, covariance * (posterior.hyper.signal / posterior.scale) ** 2
+        covariance = posterior.join(posterior.expand(ahead.reduced), column(ahead.decay) * ahead.outside)
+        return covariance, covariance * posterior.gradient_variance
 
     def _parts(self, ahead: Lookahead) -> tuple[Array, Array, Array]:
         covariance, weighted = self._covariance(ahead)
         variance = np.where(ahead.healthy, ahead.residual + ahead.explained, np.nan)
-        return np.einsum("ij,ij->i", covariance, weighted) / variance, variance, weighted
+        return dot(covariance, weighted) / variance, variance, weighted
 
-    def _add_covariance(self, ahead: Lookahead, cotangents, bar: Array) -> None:
+    def _add_covariance(self, ahead: Lookahead, cotangents: Cotangents, bar: Array) -> None:
         """Add the cotangent of H·a, (m, d): a is Σb inside the span and e_z·t outside."""
         posterior = self.posterior
         inside, outside = posterior.split(bar)
         cotangents.inside = cotangents.inside + posterior.expand(inside) / posterior.precision
-        cotangents.decay = cotangents.decay + np.einsum("ij,ij->i", outside, ahead.outside)
-        cotangents.outside = cotangents.outside + ahead.decay[:, None] * outside
+        cotangents.decay = cotangents.decay + dot(outside, ahead.outside)
+        cotangents.outside = cotangents.outside + column(ahead.decay) * outside

@@ -13,6 +13,7 @@ best. What happens when nothing is left is defined, and reported in `Maximum.fal
 - `"crowded"`: the box lies within the forbidden balls; the random point farthest from them.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -31,14 +32,14 @@ _RANDOM_POINTS = 256
 
 
 class Criterion(Protocol):
-    """What is maximised: any number of candidates at once, each on its own."""
+    """What is maximised: one candidate, or any number at once, each on its own."""
 
     def values(self, candidates: Array) -> Array:
         """(m, d) → (m,)"""
         ...
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(m, d) → (m,), (m, d)"""
+        """(d,) → number, (d,)"""
         ...
 
 
@@ -62,9 +63,9 @@ class Joint:
         return np.array([self.criterion.joint_and_gradient(row.reshape(self.size, -1))[0] for row in candidates])
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(m, q·d) → (m,), (m, q·d)"""
-        pairs = [self.criterion.joint_and_gradient(row.reshape(self.size, -1)) for row in candidates]
-        return np.array([value for value, _ in pairs]), np.array([gradient.ravel() for _, gradient in pairs])
+        """(q·d,) → number, (q·d,)"""
+        value, gradient = self.criterion.joint_and_gradient(candidates.reshape(self.size, -1))
+        return np.float64(value), gradient.ravel()
 
 
 class Maximum(NamedTuple):
@@ -175,13 +176,14 @@ def _polish(
 ) -> tuple[Array | None, float, int]:
     """L-BFGS-B from one start; (None, NaN, evaluations) when it went bad."""
     used = 0
+    steps = -scale / unit
 
     def objective(scaled: Array) -> tuple[float, Array]:
         nonlocal used
         used += 1
-        value, gradient = criterion.values_and_gradients(np.clip(scaled * scale, lower, upper)[None])
-        loss, slope = (top - float(value[0])) / unit, gradient[0] * (-scale / unit)
-        if not (np.isfinite(loss) and np.isfinite(slope).all()):
+        value, gradient = criterion.values_and_gradients(np.minimum(np.maximum(scaled * scale, lower), upper))
+        loss, slope = (top - float(value)) / unit, gradient * steps
+        if not math.isfinite(loss + float(slope @ slope)):
             raise _WentBad
         return loss, slope
 

@@ -8,7 +8,7 @@ divided by σ_f, so that ∇J(θ) has prior covariance I. The functions here are
 `remainder` is the one the whitened posterior is built on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ __all__ = [
     "covariance",
     "derivative_at",
     "derivative_in",
-    "gram",
     "gradient_prior",
+    "gram",
     "mixed_second_derivative",
     "remainder",
 ]
@@ -136,7 +136,9 @@ def mixed_second_derivative(theta: Array, other: Array, hyper: Hyper) -> Array:
     return value * (np.diag(1.0 / scale**2) - np.outer(step, step))
 
 
-def remainder(products: Array, squares: Array, left_half: Array, right_half: Array) -> tuple[Array, Array]:
+def remainder(
+    products: Array, left_half: Array | float, right_half: Array, squares: Callable[[], Array]
+) -> tuple[Array, Array]:
     """Covariance that is left of J at two whitened points once J(θ) and ∇J(θ) are known (unit signal).
 
     With e = exp(−½|t|²) and p = t·t', the kernel is e·e'·exp(p) and the part explained by value and gradient at θ is e·e'·(1 + p).
@@ -144,22 +146,21 @@ def remainder(products: Array, squares: Array, left_half: Array, right_half: Arr
     without catastrophic cancellation, and without overflow where p is large and e·e' tiny.
 
     Args:
-        products: p, the inner products of whitened points, (m, n).
-        squares: squared distances |t − t'|², (m, n).
-        left_half: ½|t|² of the left points, broadcastable, (m, 1).
-        right_half: ½|t'|² of the right points, broadcastable, (n,).
+        products: p, the inner products of whitened points, (m, n) or (n,).
+        left_half: ½|t|² of the left points, broadcastable: (m, 1) or a number.
+        right_half: ½|t'|² of the right points, (n,).
+        squares: gives the squared distances |t − t'|², shaped like `products`; called only when some p exceeds 1.
 
     Returns:
-        The remainder (m, n), and its derivative with respect to p at fixed |t|, |t'|, (m, n).
+        The remainder, and its derivative with respect to p at fixed |t|, |t'|, both shaped like `products`.
     """
-    both = np.exp(-left_half - right_half)
+    both = np.exp(-(left_half + right_half))
+    if products.max() <= 1.0:
+        grown = np.expm1(products)
+        return both * (grown - products), both * grown
     near = np.minimum(products, 1.0)
     grown = np.expm1(near)
-    value = both * (grown - near)
-    slope = both * grown
+    full = np.exp(-0.5 * squares())
     large = products > 1.0
-    if large.any():
-        full = np.exp(-0.5 * squares)
-        value = np.where(large, full - both * (1.0 + products), value)
-        slope = np.where(large, full - both, slope)
-    return value, slope
+    value = np.where(large, full - both * (1.0 + products), both * (grown - near))
+    return value, np.where(large, full - both, both * grown)

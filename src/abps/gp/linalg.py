@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
 from abps.errors import NumericsError
 
@@ -24,6 +24,10 @@ Array = NDArray[np.float64]
 
 MAX_RELATIVE_JITTER = 1e-6
 """Largest jitter, as a fraction of the largest diagonal entry, that is tried before giving up."""
+
+_potrf, _potrs, _potri, _trtrs, _trtri = get_lapack_funcs(
+    ("potrf", "potrs", "potri", "trtrs", "trtri"), dtype=np.float64
+)
 
 _NEAR = 1e-2
 """Squared distances below this fraction of the squared norms are recomputed from differences, without cancellation."""
@@ -39,20 +43,20 @@ class Factor(NamedTuple):
 
     def whiten(self, vectors: Array) -> Array:
         """L⁻¹v for (n,) or (n, m)."""
-        return lapack.dtrtrs(self.lower, vectors, lower=1)[0]
+        return _trtrs(self.lower, vectors, lower=1)[0]
 
     def solve(self, vectors: Array) -> Array:
         """A⁻¹v for (n,) or (n, m)."""
-        return lapack.dpotrs(self.lower, vectors, lower=1)[0]
+        return _potrs(self.lower, vectors, lower=1)[0]
 
     def inverse(self) -> Array:
         """A⁻¹ (n, n), both triangles filled."""
-        inverse = lapack.dpotri(self.lower, lower=1)[0]
+        inverse = _potri(self.lower, lower=1)[0]
         return np.tril(inverse) + np.tril(inverse, -1).T
 
     def inverse_lower(self) -> Array:
         """L⁻¹ (n, n), lower triangular."""
-        return np.tril(lapack.dtrtri(self.lower, lower=1)[0])
+        return np.tril(_trtri(self.lower, lower=1)[0])
 
     def log_determinant(self) -> float:
         """log det A."""
@@ -65,7 +69,7 @@ def cholesky(matrix: Array) -> Factor:
     Raises:
         NumericsError: entries are not finite, or no admissible jitter helps.
     """
-    lower, failure = lapack.dpotrf(matrix, lower=1, clean=1)
+    lower, failure = _potrf(matrix, lower=1, clean=1)
     if failure == 0 and np.isfinite(lower[-1, -1]):
         return Factor(lower, 0.0)
     if not np.isfinite(matrix).all():
@@ -76,7 +80,7 @@ def cholesky(matrix: Array) -> Factor:
     largest = float(np.diagonal(matrix).max())
     jitter = 4.0 * matrix.shape[0] * np.finfo(float).eps * max(largest, np.finfo(float).tiny / np.finfo(float).eps)
     while jitter <= MAX_RELATIVE_JITTER * largest:
-        lower, failure = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1, clean=1)
+        lower, failure = _potrf(matrix + jitter * np.eye(len(matrix)), lower=1, clean=1)
         if failure == 0:
             return Factor(lower, jitter)
         jitter *= 10.0

@@ -132,6 +132,8 @@ class GradientPosterior:
             features,
         )
         self.scale = hyper.effective
+        self.inverse_scale = 1.0 / self.scale
+        self.gradient_variance = (hyper.signal * self.inverse_scale) ** 2  # diagonal of D
         self.unit_noise = (hyper.noise / hyper.signal) ** 2
         self._span()
         self._factor()
@@ -141,7 +143,7 @@ class GradientPosterior:
 
     def _span(self) -> None:
         """Whiten, and find the r directions that points and features speak about."""
-        whitened = (self.points - self.theta) / self.scale
+        whitened = (self.points - self.theta) * self.inverse_scale
         n, d = whitened.shape
         columns = whitened.T
         self.slopes = np.zeros((d, 0))  # B̄ (d, k)
@@ -151,6 +153,7 @@ class GradientPosterior:
             self.slopes = self.features.gradient * self.scale[:, None] * ratio
             self.feature_values = self.features.values * ratio
             columns = np.hstack([columns, self.slopes])
+        self.has_features = bool(self.slopes.shape[1])
         self.whitened = whitened
         self.complete = d <= columns.shape[1]
         """Whether the directions span the whole space, so that nothing is orthogonal to them."""
@@ -162,7 +165,7 @@ class GradientPosterior:
         half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
         self.half_squares = half  # ½|t_j|²
         self.decay = np.exp(-half)  # e (n,)
-        matrix, _ = remainder(whitened @ whitened.T, squared_distances(whitened), half[:, None], half)
+        matrix, _ = remainder(whitened @ whitened.T, half[:, None], half, lambda: squared_distances(whitened))
         cross = (self.decay[:, None] * whitened) @ self.basis  # Ḡᵀ in the basis (n, r)
         slopes = self.basis.T @ self.slopes  # B̂ (r, k)
         left, singular, right = _thin_svd(slopes)
@@ -188,6 +191,7 @@ class GradientPosterior:
         rotate, gains, _ = np.linalg.svd(root, full_matrices=True)
         self.precision = np.ones(self.basis.shape[1])  # 1 + s² along U
         self.precision[: len(gains)] += gains**2
+        self.inverse_precision = 1.0 / self.precision  # eigenvalues of Σ along U
         self.gain = rotate.T @ gain  # Z in the basis U
         self.basis = self.basis @ rotate  # U (d, r)
         self.inner = whitened @ self.basis  # T̂ (n, r)
@@ -219,10 +223,14 @@ class GradientPosterior:
 
     def expand(self, inside: Array) -> Array:
         """H v for v (…, r) in the basis U."""
+        if not self.has_features:
+            return inside
         return inside + ((inside @ self._stretch_basis) * (self._stretch - 1.0)) @ self._stretch_basis.T
 
     def contract(self, inside: Array) -> Array:
         """H⁻¹ v for v (…, r) in the basis U."""
+        if not self.has_features:
+            return inside
         return inside + ((inside @ self._stretch_basis) * (1.0 / self._stretch - 1.0)) @ self._stretch_basis.T
 
     def split(self, vectors: Array) -> tuple[Array, Array]:
@@ -255,12 +263,12 @@ class GradientPosterior:
         """Σv for (d,) or (m, d)."""
         weights = self.hyper.signal / self.scale
         inside, outside = self.split(self._vectors(vectors) * weights)
-        return self.join(self.expand(self.expand(inside) / self.precision), outside) * weights
+        return self.join(self.expand(self.expand(inside) * self.inverse_precision), outside) * weights
 
     def quadratic(self, vectors: ArrayLike) -> float | Array:
         """vᵀΣv: a float for (d,), (m,) for (m, d). A sum of squares, never negative."""
         inside, outside = self.split(self._vectors(vectors) * (self.hyper.signal / self.scale))
-        value = (self.expand(inside) ** 2 / self.precision).sum(-1) + (outside**2).sum(-1)
+        value = (self.expand(inside) ** 2 * self.inverse_precision).sum(-1) + (outside**2).sum(-1)
         return float(value) if np.ndim(value) == 0 else value
 
     def _ascent(self, vectors: ArrayLike) -> Array:
@@ -269,7 +277,7 @@ class GradientPosterior:
         largest = np.abs(weighted).max(axis=-1, keepdims=True)
         inside, outside = self.split(weighted / np.where(largest > 0, largest, 1.0))
         inside = self.expand(inside)
-        spread = np.sqrt((inside**2 / self.precision).sum(-1) + (outside**2).sum(-1))
+        spread = np.sqrt((inside**2 * self.inverse_precision).sum(-1) + (outside**2).sum(-1))
         slope = inside @ self.mean_inside + outside @ self.mean_outside
         return np.divide(slope, spread, out=np.zeros_like(slope), where=spread > 0)
 
@@ -300,7 +308,7 @@ class GradientPosterior:
 
     def trace(self) -> float:
         """tr Σ."""
-        inside = (self._stretched() ** 2 / self.precision).sum(-1)
+        inside = (self._stretched() ** 2 * self.inverse_precision).sum(-1)
         outside = 0.0 if self.complete else np.maximum(1.0 - (self.basis**2).sum(-1), 0.0)
         return float(((inside + outside) * (self.hyper.signal / self.scale) ** 2).sum())
 
@@ -309,7 +317,7 @@ class GradientPosterior:
         stretched = self._stretched()
         outside = 0.0 if self.complete else np.eye(len(self.theta)) - self.basis @ self.basis.T
         weights = self.hyper.signal / self.scale
-        return weights[:, None] * ((stretched / self.precision) @ stretched.T + outside) * weights
+        return weights[:, None] * ((stretched * self.inverse_precision) @ stretched.T + outside) * weights
 
     # ------------------------------------------------------------------ J at points, weights of features
 
