@@ -153,7 +153,7 @@ class MpdConfig(LocalSearchConfig):
 class GiboConfig(LocalSearchConfig):
     """GIBO: probes that shrink the trace of Σ, steps along the normalised gradient times the lengthscales."""
 
-    step: float = setting(0.5, "length of the step in lengthscales")
+    step: float = setting(1.0, "length of the step in lengthscales")
     normalise_gradient: bool = setting(True, "divide μ by its L2 norm before the step")
     mean_bound: float = setting(1.0, "the constant mean is fitted in [−bound, bound] (in scaled returns)")
 
@@ -174,6 +174,7 @@ class CriticsConfig:
     width: int = setting(256, "droq: units per hidden layer")
     depth: int = setting(2, "droq: hidden layers")
     dropout: float = setting(0.01, "droq: dropout rate in the TD loss")
+    dropout_target: bool = setting(True, "droq: dropout in the target networks of the TD loss too, as in DroQ")
     learning_rate: float = setting(3e-4, "droq: Adam's step size")
     batch: int = setting(256, "droq: transitions per gradient step and critic")
     polyak: float = setting(0.005, "droq: τ of the target networks")
@@ -230,6 +231,9 @@ class AbsConfig(LocalSearchConfig):
         "softmax",
         "how critics become one mean function (Eq. 9; evidence: weights integrated out)",
         choices=AGGREGATIONS,
+    )
+    evidence_prior: float = setting(
+        0.0, "evidence: prior mean of the critics' weights added up (0: trust nobody, 1: an average critic)"
     )
     reset_worst: bool = setting(True, "give the worst critic new weights at a new centre")
     reset_only_negative: bool = setting(

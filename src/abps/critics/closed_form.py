@@ -29,7 +29,7 @@ __all__ = ["ClosedFormCritics"]
 
 CHUNK = 2048
 """Rows per matrix product while accumulating: features of a chunk stay near the processor's cache."""
-PREDICTION_CHUNK = 512
+PREDICTION_CHUNK = 256
 """Rows per product in predictions, where no large output is written."""
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
