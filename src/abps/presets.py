@@ -1,7 +1,9 @@
 """The paper's six tasks and its Tables 1 to 3, as settings; and defaults for every other task.
 
-`paper` follows the paper's tables; `cpu` differs in the critics' budget only (see docs/deviations.md). All six tasks are tuned by the paper's
-authors; any other task gets `GENERIC`, which is untuned.
+`paper` follows the paper's tables; `cpu` differs in the critics' budget (see docs/deviations.md) and in ARS, which is the
+original one under `cpu` (clipped linear policies, undiscounted returns less the survival bonus) and the ABS paper's variant
+under `paper` (tanh policies, discounted returns, no shift). All six tasks are tuned by the paper's authors; any other task
+gets `GENERIC`, which is untuned.
 """
 
 from dataclasses import dataclass
@@ -42,8 +44,9 @@ class _PaperTask:
     abs_lengthscales: tuple[float, float]
     mpd_lengthscales: tuple[float, float]
     ars: tuple[float, float, int, int]
-    """α, ν, N, b of the original ARS V2-t (Swimmer: V1)."""
+    """α, ν, N, b of the original ARS V2-t (Swimmer and InvertedPendulum: V1)."""
     ars_shift: float
+    """Survival bonus that the original ARS subtracts from every reward; with it, standing still looks like progress."""
     paper_ars: tuple[float, float, int, int]
     """α, ν, N, b of the ABS paper's ARS."""
 
@@ -51,7 +54,8 @@ class _PaperTask:
 PAPER_TASKS: dict[str, _PaperTask] = {
     "pendulum": _PaperTask(
         "InvertedPendulum", 0.99, 100.0, False, 1000, 0.02, (2, 6, 21), 0.005, (0.0025, 0.05), (0.0025, 0.05),
-        (0.02, 0.02, 3, 2), 0.0, (0.02, 0.02, 3, 2),
+        # The original has no row for it: the ABS paper's, times the action bound of 3 that its tanh policy multiplies by.
+        (0.06, 0.06, 3, 2), 0.0, (0.02, 0.02, 3, 2),
     ),
     "swimmer": _PaperTask(
         "Swimmer", 0.995, 65.0, False, 1000, 0.01, (3, 12, 39), 0.0025, (0.0025, 0.05), (0.0025, 0.05),
@@ -84,19 +88,36 @@ TASK_EPISODES = {name: row.episodes for name, row in PAPER_TASKS.items()}
 """Episodes on the paper's x-axes."""
 
 
-def task_config(name: str) -> TaskConfig:
+def task_config(name: str, search: str = "", preset: str = "cpu") -> TaskConfig:
     """Settings of a task by short name (`hopper`, `hopper-v5`), Gymnasium id, or `module:factory`.
+
+    Args:
+        name: the task.
+        search: the search that will work on it; ARS comes with its own policy class and survival shift.
+        preset: one of `PRESETS`.
 
     Raises:
         ConfigError: the name is empty.
     """
     if not name:
         raise ConfigError("a task needs a name: one of `abps tasks`, a Gymnasium id, or module:factory")
-    short, _, version = name.partition("-")
-    if short in PAPER_TASKS and version in ("", "v4", "v5"):
-        row = PAPER_TASKS[short]
+    row, config = _row(name), _base_task_config(name)
+    if search == "ars" and preset == "cpu":
+        return replace(config, policy="direct", reward_shift=row.ars_shift)
+    return config
+
+
+def _row(task: str) -> _PaperTask:
+    """The table's row of a task; a Gymnasium id such as Hopper-v4 is no short name and gets the generic one."""
+    short, _, version = task.partition("-")
+    return PAPER_TASKS[short] if short in PAPER_TASKS and version in ("", "v4", "v5") else GENERIC
+
+
+def _base_task_config(name: str) -> TaskConfig:
+    row = _row(name)
+    if row is not GENERIC:
         return TaskConfig(
-            id=f"{row.env}-{version or 'v4'}",
+            id=f"{row.env}-{name.partition('-')[2] or 'v4'}",
             name=name,
             gamma=row.gamma,
             reward_scale=row.reward_scale,
@@ -113,7 +134,7 @@ def search_config(search: str, task: str, preset: str = "cpu") -> Any:
     """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
-    row = PAPER_TASKS.get(task.partition("-")[0], GENERIC)
+    row = _row(task)
     makers = {"abs": _abs, "mpd": _mpd, "gibo": _gibo, "ddpgn": _ddpgn, "ars": _ars}
     if search not in makers:
         raise ConfigError(f"unknown search {search!r}; known: {', '.join(makers)}")

@@ -28,7 +28,7 @@ def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
     add_output_options(parser)
     task, search, preset = _named(argv)
     add_settings(parser, "when to stop", default_budget(task))
-    add_settings(parser, f"task {task}", task_config(task), skip=("id", "name"))
+    add_settings(parser, f"task {task}", task_config(task, search, preset), skip=("id", "name"))
     add_settings(parser, f"search {search}", search_config(search, task, preset))
     add_settings(parser, "run", RunConfig())
 
@@ -36,7 +36,7 @@ def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from abps.run.directory import RunSettings, create_directory, move_aside, run_path
 
-    task = read_settings(arguments, task_config(arguments.task))
+    task = read_settings(arguments, task_config(arguments.task, arguments.search, arguments.preset))
     search = read_settings(arguments, search_config(arguments.search, arguments.task, arguments.preset))
     budget = read_settings(arguments, default_budget(arguments.task))
     run = read_settings(arguments, RunConfig())
