@@ -23,6 +23,7 @@ __all__ = [
     "DdpgnConfig",
     "GiboConfig",
     "GpConfig",
+    "HardwareConfig",
     "LocalSearchConfig",
     "MpdConfig",
     "RunConfig",
@@ -293,6 +294,22 @@ class TaskConfig:
 
 
 @dataclass(frozen=True)
+class HardwareConfig:
+    """A real system in place of an environment: the sizes and bounds that a simulator would have told us."""
+
+    observations: int = setting(0, "numbers in one observation")
+    action_low: tuple[float, ...] = setting((), "smallest value of every action")
+    action_high: tuple[float, ...] = setting((), "largest value of every action")
+
+    def __post_init__(self) -> None:
+        _require(self.observations >= 1, "observations must be at least 1: how many numbers does the robot observe?")
+        _require(len(self.action_low) >= 1, "action_low must list the smallest value of every action")
+        _require(
+            len(self.action_low) == len(self.action_high), "action_low and action_high must list equally many numbers"
+        )
+
+
+@dataclass(frozen=True)
 class BudgetConfig:
     """When a search stops; 0 or 0.0 switches a condition off. The query under way is always finished."""
 
@@ -321,6 +338,9 @@ class RunConfig:
     retries: int = setting(1, "times a failed episode is tried again with another seed")
     max_failures: int = setting(10, "failed episodes in a row after which the run stops")
     checkpoint_every: int = setting(1, "outer iterations between two checkpoints")
+    checkpoint_stages: bool = setting(
+        False, "also save a checkpoint after every stage inside an outer iteration (hardware runs do)"
+    )
 
     def __post_init__(self) -> None:
         _check_choices(self)

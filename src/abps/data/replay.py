@@ -5,6 +5,7 @@ as the environment gave them and scaled by whoever uses them. The arrays are res
 out by the operating system page by page when first written, so a small run stays small and nothing is ever copied to grow.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +133,23 @@ class Replay:
                 )
             part[:filled] = given
         self.total = int(state["total"])
+
+    def refill(self, trajectories: Sequence[Trajectory], total: int) -> None:
+        """Bring back the ring as it was after `total` transitions, every transition at its old place.
+
+        Args:
+            trajectories: the last appended episodes, oldest first; together they must fill the ring as it was.
+            total: transitions ever appended, those of the trajectories included.
+
+        Raises:
+            ShapeError: the trajectories hold too few transitions.
+        """
+        given = sum(len(trajectory) for trajectory in trajectories)
+        if given < min(total, self.capacity):
+            raise ShapeError(f"{given} transitions cannot bring back a replay of {min(total, self.capacity)}")
+        self.total = total - given
+        for trajectory in trajectories:
+            self.append(trajectory)
 
     def _write(self, new: Transitions) -> None:
         count = len(new.rewards)

@@ -194,6 +194,11 @@ class Search(ABC, Generic[ConfigT]):
         """The policy at the current centre."""
         return Policy(self.spec, self.centre, self.normaliser)
 
+    @property
+    def between_stages(self) -> bool:
+        """Whether no stage is half told, so that `state` can be saved."""
+        return not self._answers
+
     def state(self, *, replay: bool = True) -> dict[str, Any]:
         """Return everything needed to go on, as nested dicts of arrays and scalars.
 

@@ -316,6 +316,7 @@ class LocalSearch(Search[LocalT]):
             "avoid": list(self.avoid),
             "previous": self.previous,
             "fresh": self._fresh.state(),
+            "acquisition_fallbacks": self._acquisition_fallbacks,
         }
 
     def _load(self, state: dict[str, Any], trajectories: Iterable[Trajectory]) -> None:
@@ -324,6 +325,7 @@ class LocalSearch(Search[LocalT]):
         self.scale, self.stage, self.probe = state["scale"], state["stage"], state["probe"]
         self.avoid, self.previous = list(state["avoid"]), state["previous"]
         self._fresh = Normaliser.from_state(state["fresh"])
+        self._acquisition_fallbacks = state["acquisition_fallbacks"]
         self._fitted = self._posterior = None
 
 

@@ -1,0 +1,39 @@
+"""ABS: Augmented Bayesian Search (the paper's Algorithms 1 and 2).
+
+MPD's criterion under the advantage mean function, and one step δ·Σ⁻¹μ per outer iteration: the mean function belongs to its centre,
+so there is no walk as in MPD.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.acquisition.descent_probability import DescentProbability
+from abps.config import AbsConfig
+from abps.search.advantage import AdvantageSearch
+from abps.search.local import Move
+
+__all__ = ["Abs", "capped"]
+
+Array = NDArray[np.float64]
+
+
+def capped(step: Array, limit: float) -> Array:
+    """Shrink a step whose mean absolute entry exceeds `limit` to that size."""
+    size = float(np.abs(step).mean())
+    return step * (limit / size) if size > limit else step
+
+
+class Abs(AdvantageSearch[AbsConfig]):
+    """Probes that are expected to raise the probability of ascent most; one step along Σ⁻¹μ."""
+
+    name = "abs"
+
+    def _choose_probe(self, rng: np.random.Generator) -> Array:
+        return self._maximise(DescentProbability(self.posterior), rng)
+
+    def _move(self) -> Move:
+        step = self.config.step * self.posterior.direction  # Algorithm 2, last line
+        if not np.all(np.isfinite(step)):
+            return Move(self.centre, {"step_capped": None})
+        taken = capped(step, self.config.gp.lengthscale_high) if self.config.step_cap else step
+        return Move(self.centre + taken, {"step_capped": bool(taken is not step)})
