@@ -89,10 +89,11 @@ class LinearTanh(PolicyClass):
     def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
         gains = self.matrix(parameters) / normaliser.std
         offset = -gains @ normaliser.mean
-        centre, half, dot, tanh = self.centre, self.half, np.dot, np.tanh
+        # The array's own method is quicker than np.dot, which first asks every argument whether it overrides it.
+        centre, half, times, tanh = self.centre, self.half, gains.dot, np.tanh
 
         def act(observation: NDArray[Any]) -> Array:
-            action = dot(gains, observation)  # In place from here on: this is the hottest line of a rollout.
+            action = times(observation)  # In place from here on: these are the hottest lines of a rollout.
             action += offset
             tanh(action, action)
             action *= half
