@@ -81,7 +81,7 @@ def _themed(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
 
         theme = kwargs.get("theme", LIGHT)
         assert isinstance(theme, Theme)  # noqa: S101 - for the type checker
-        with rc_context(theme.rc()):
+        with rc_context(theme.rc()):  # type: ignore[arg-type]
             return draw(*args, **kwargs)
 
     return wrapper
@@ -128,12 +128,13 @@ def scores_over_time(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -> "
             clipped = np.clip(values, -CLIP, CLIP)
             axes_.plot(scores.episodes, clipped, label=name, **_line_style(number, theme))
             below = values < -CLIP
-            axes_.plot(scores.episodes[below], clipped[below], "v", ms=4, color=theme.palette[number], clip_on=False)
+            axes_.plot(scores.episodes[below], clipped[below], "v", ms=4, color=theme.palette[number])
         axes_.axhline(0.0, color=theme.text, linewidth=0.8)
-        axes_.set_ylim(-CLIP * 1.03, CLIP * 1.03)
+        axes_.set_ylim(-CLIP * 1.08, CLIP * 1.08)
         axes_.set_title(title)
         axes_.set_xlabel(AXES["episodes"])
-    axes[0].set_ylabel("score, clipped to [−1, 1]")
+    for index in range(0, len(axes), _columns(len(axes))):
+        axes[index].set_ylabel("score, clipped to [−1, 1]")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -142,12 +143,17 @@ def scores_over_time(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -> "
 def score_distributions(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -> "Figure":
     """Paper Figure 6: histograms of the scores with dashed medians (top), and test against validation (bottom)."""
     _need(panels, "no run has scores of critics; only searches with critics (abs) write r2_validation and r2_test")
-    count = len(panels)
-    figure = _figure(PANEL_WIDTH * count, 2 * PANEL_HEIGHT)
-    grid = figure.subplots(2, count, squeeze=False)
+    columns = _columns(len(panels))
+    rows = -(-len(panels) // columns)
+    figure = _figure(PANEL_WIDTH * columns, 2 * PANEL_HEIGHT * rows)
+    grid = figure.subplots(2 * rows, columns, squeeze=False)
+    for spare in range(len(panels), rows * columns):
+        for axes_ in grid[2 * (spare // columns) :, spare % columns]:
+            axes_.set_axis_off()
     edges = np.linspace(-CLIP, CLIP, 21).tolist()
-    for column, (title, scores) in enumerate(panels.items()):
-        top, bottom = grid[0, column], grid[1, column]
+    for index, (title, scores) in enumerate(panels.items()):
+        row, column = 2 * (index // columns), index % columns
+        top, bottom = grid[row, column], grid[row + 1, column]
         pairs = [np.clip(part, -CLIP, CLIP) for part in (scores.validation, scores.test)]
         for number, (values, name) in enumerate(zip(pairs, ("validation R̃²", "test R̂²"), strict=True)):
             finite = values[np.isfinite(values)]
@@ -160,8 +166,9 @@ def score_distributions(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -
         top.set_xlim(-CLIP, CLIP)
         top.set_xlabel("score")
         _scatter(bottom, pairs[0], pairs[1], theme)
-    grid[0, 0].set_ylabel("outer iterations")
-    grid[1, 0].set_ylabel("test R̂²")
+        if column == 0:
+            top.set_ylabel("outer iterations")
+            bottom.set_ylabel("test R̂²")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -193,7 +200,7 @@ def phase_times(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, them
 def acquisition_slices(panels: Sequence[Acquisition], *, theme: Theme = LIGHT) -> "Figure":
     """Paper Figure 1: the acquisition on a plane through the centre, one panel per observed probe."""
     _need(panels, "no acquisition values were given")
-    figure, axes = _panels(len(panels), height=3.1)
+    figure, axes = _panels(len(panels), height=2.6)
     for axes_, panel in zip(axes, panels, strict=True):
         # "cividis" is readable with any colour vision and in grey.
         mesh = axes_.pcolormesh(
@@ -201,9 +208,10 @@ def acquisition_slices(panels: Sequence[Acquisition], *, theme: Theme = LIGHT) -
         )
         axes_.contour(panel.first, panel.second, panel.values, levels=8, colors="white", linewidths=0.4, alpha=0.6)
         reach = 0.75 * float(min(np.abs(panel.first).max(), np.abs(panel.second).max()))
+        _ray(axes_, panel.gradient, reach, "#C58CFF", "-", "μ, posterior gradient")
         if panel.mean_gradient is not None:
             _ray(axes_, panel.mean_gradient, reach, "#FF9ACD", "--", "∇m̂ at the centre")
-        _ray(axes_, panel.gradient, reach, "#D9B3FF", "-", "μ, posterior gradient")
+        axes_.set_aspect("equal")
         if panel.probes.size:
             axes_.plot(
                 *panel.probes.T, "o", ms=6, color="white", mec="black", mew=0.8, label="probes", linestyle="none"
@@ -261,7 +269,6 @@ def _line_style(number: int, theme: Theme) -> dict[str, Any]:
     return {
         "color": theme.palette[number % len(theme.palette)],
         "linestyle": (0, dashes) if dashes else "-",
-        "drawstyle": "steps-post" if number < 0 else "default",
     }
 
 

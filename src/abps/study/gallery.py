@@ -14,7 +14,7 @@ import numpy as np
 from abps.errors import ConfigError
 from abps.study import figures
 from abps.study.figures import Acquisition, Scores
-from abps.study.groups import Band, Group, band, group_runs
+from abps.study.groups import Band, Group, band, group_runs, task_order
 from abps.study.records import Run
 from abps.study.style import LIGHT, Theme
 
@@ -95,7 +95,7 @@ def _ablation(runs: Sequence[Run], options: Options) -> "Figure":
     if len(set(labels)) < len(labels):
         raise ConfigError("the runs differ in more settings than aggregation and reset_worst; give fewer runs")
     order = {label: rank for rank, label in enumerate(sorted({group.label for group in groups}))}
-    panels = _bands(sorted(groups, key=lambda g: order[g.label]), "max_discounted", options)
+    panels = _bands(sorted(groups, key=lambda g: (task_order(g.task), order[g.label])), "max_discounted", options)
     return figures.learning_curves(panels, axis=options.axis, ylabel="maximum discounted return", theme=options.theme)
 
 

@@ -30,8 +30,10 @@ __all__ = [
     "band",
     "group_runs",
     "improvements",
+    "label_order",
     "points",
     "summarise",
+    "task_order",
     "thresholds",
     "warnings",
 ]
@@ -127,7 +129,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run, label in zip(runs, labels, strict=True):
         cells[run.task, label, run.search].append(run)
     groups = [_group(*key, members) for key, members in cells.items()]
-    return sorted(groups, key=lambda group: (_task_key(group.task), _label_key(group.label)))
+    return sorted(groups, key=lambda group: (task_order(group.task), label_order(group.label)))
 
 
 def points(run: Run, quantity: str, axis: str) -> tuple[Array, Array]:
@@ -249,7 +251,19 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[Notice]:
         total = sum(run.failed_episodes for run in broken)
         found.append(Notice("note", f"{_count(total, 'episode')} failed and did not count, in {_names(broken)}"))
     found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
-    return found
+    return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
+
+
+def task_order(task: str) -> tuple[int, str]:
+    """Sort key: the paper's tasks in its order, then the others by name."""
+    lowered = task.lower()
+    return next((rank for rank, part in enumerate(TASK_ORDER) if part in lowered), len(TASK_ORDER)), lowered
+
+
+def label_order(label: str) -> tuple[int, str]:
+    """Sort key: the paper's searches first, then the others by name."""
+    base = label.split(" ")[0]
+    return (SEARCH_ORDER.index(base) if base in SEARCH_ORDER else len(SEARCH_ORDER)), label
 
 
 def _axis(run: Run, axis: str) -> Array:
@@ -389,20 +403,10 @@ def _names(runs: Sequence[Run]) -> str:
     return _listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
 
 
-def _listing(items: Sequence[str], most: int = 8) -> str:
+def _listing(items: Sequence[str], most: int = 5) -> str:
     rest = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + rest
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _task_key(task: str) -> tuple[int, str]:
-    lowered = task.lower()
-    return next((rank for rank, part in enumerate(TASK_ORDER) if part in lowered), len(TASK_ORDER)), lowered
-
-
-def _label_key(label: str) -> tuple[int, str]:
-    base = label.split(" ")[0]
-    return (SEARCH_ORDER.index(base) if base in SEARCH_ORDER else len(SEARCH_ORDER)), label

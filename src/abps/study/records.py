@@ -46,6 +46,8 @@ class Run:
     failed_episodes: int = 0
     notes: tuple[str, ...] = field(default=())
     """What was wrong with the files, in words for the reader of a report."""
+    _columns: dict[tuple[str, ...], Array] = field(default_factory=dict, repr=False)
+    """Columns already extracted: a report asks for the same one dozens of times."""
 
     @property
     def name(self) -> str:
@@ -58,8 +60,14 @@ class Run:
 
     def column(self, *names: str) -> Array:
         """The values under the first of `names` that an iteration has; (i,), NaN where there is none."""
-        values = [next((v for n in names if (v := _number(row.get(n))) is not None), np.nan) for row in self.metrics]
-        return np.array(values, dtype=np.float64)
+        if names not in self._columns:
+            values = [
+                next((v for n in names if (v := _number(row.get(n))) is not None), np.nan) for row in self.metrics
+            ]
+            column = np.array(values, dtype=np.float64)
+            column.flags.writeable = False
+            self._columns[names] = column
+        return self._columns[names]
 
     def table(self, name: str) -> Array:
         """The lists under `name`, e.g. one score per critic, as (i, k); NaN where a row is shorter or missing."""

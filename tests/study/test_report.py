@@ -1,0 +1,115 @@
+"""The report's data and page, without a browser: numbers, escaping, size, warnings."""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from abps.cli import report as command
+from abps.errors import ConfigError
+from abps.study.groups import group_runs, summarise
+from abps.study.records import load_runs
+from abps.study.report import payload, render, write_report
+
+MakeRun = Callable[..., Path]
+
+
+def _data(page: str) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_the_page_holds_the_statistics(study: Path, tmp_path: Path) -> None:
+    runs = load_runs([study])
+    write_report(runs, tmp_path / "new" / "report.html")
+    data = _data((tmp_path / "new" / "report.html").read_text())
+    row = next(row for row in data["rows"] if (row["task"], row["label"]) == ("hopper", "mpd"))
+    truth = next(row for row in summarise(group_runs(runs)) if (row.task, row.label) == ("hopper", "mpd"))
+    expected = truth.scores["iqm"]["max_return"]
+    assert row["scores"]["iqm"]["max_return"] == pytest.approx([expected.value, expected.low, expected.high], rel=1e-4)
+    group = next(group for group in data["groups"] if (group["task"], group["label"]) == ("hopper", "mpd"))
+    band = group["bands"]["episodes"]["max_return"]["mean"]
+    mean = truth.scores["mean"]["max_return"].value
+    at_end = [value for value in band[0] if value is not None][-1]
+    assert at_end == pytest.approx(mean, rel=1e-4), "the curve ends where the table says"
+
+
+def test_the_page_loads_nothing(study: Path) -> None:
+    page = render(payload(load_runs([study])))
+    assert "{{" not in page.replace(page[page.index('id="data"') :], "")
+    outside = re.sub(r"http://www\.w3\.org/2000/svg", "", page)
+    assert not re.search(r"https?://", outside)
+    assert not re.search(r"<(link|img|iframe|object|embed)\b", page)
+    assert "default-src 'none'" in page
+
+
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">{{script}}"
+
+
+def test_hostile_names_stay_text(make_run: MakeRun, tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0, settings={"aggregation": HOSTILE}, versions={"mujoco": HOSTILE})
+    config = (path / "config.yaml").read_text().replace("name: abs", f"name: {json.dumps(HOSTILE)}")
+    (path / "config.yaml").write_text(config)
+    (path / "DONE").unlink()
+    (path / "FAILED").write_text(HOSTILE)
+    page = render(payload(load_runs([path])), title=HOSTILE)
+    assert page.count("<script") == 2
+    assert "<img" not in page
+    assert _data(page)["labels"] == [HOSTILE]
+    # Negative control: without escaping, the same data would open a third script.
+    assert page.replace("\\u003c", "<").count("<script") > 2
+
+
+def test_one_hundred_long_runs_stay_below_five_megabytes(make_run: MakeRun, tmp_path: Path) -> None:
+    for task in ("pendulum", "swimmer", "hopper", "cheetah", "ant"):
+        for search in ("abs", "mpd", "ars", "gibo"):
+            for seed in range(5):
+                make_run(tmp_path, task, search, seed, episodes=3000)
+    write_report(load_runs([tmp_path]), tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size < 5e6
+
+
+def test_settings_and_versions_are_compared(make_run: MakeRun, tmp_path: Path) -> None:
+    make_run(tmp_path, "hopper", "abs", 0, settings={"step": 0.5}, folder="a", versions={"mujoco": "3.3.0"})
+    make_run(tmp_path, "hopper", "abs", 0, settings={"step": 0.7}, folder="b")
+    data = payload(load_runs([tmp_path]))
+    assert data["settings"]["different"] == [{"name": "search.settings.step", "cells": ["0.5", "0.7"]}]
+    assert ["search.settings.gp.starts", "32"] in data["settings"]["same"]
+    assert data["versions"]["different"] == [{"name": "mujoco", "values": [("3.3.0", 1), ("3.4.0", 1)]}]
+
+
+def test_runs_without_any_metrics_are_survived(make_run: MakeRun, tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0, status="unfinished")
+    (path / "metrics.jsonl").write_text("")
+    (path / "config.yaml").write_text("nonsense")
+    data = payload(load_runs([tmp_path]))
+    assert data["rows"][0]["runs"] == 0
+    assert data["runs"][0]["last"]["episodes"] is None
+    assert _data(render(data))["tasks"] == ["hopper"]
+
+
+def _execute(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    return command.execute(parser.parse_args(words))
+
+
+def test_command(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r.html"
+    assert _execute(str(study), "--out", str(out), "--json", "--threshold", "hopper=1500") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {row["threshold"] for row in printed["rows"] if row["task"] == "hopper"} == {1500}
+    assert _execute(str(study), "--out", str(out)) == 0
+    assert "fewer than 5 seeds" in capsys.readouterr().out
+    assert _execute(str(study), "--out", str(out), "--quiet") == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("text", ["hopper", "hopper=much", "=3", "hopper=inf", "walrus=3"])
+def test_bad_thresholds_are_refused(study: Path, tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="--threshold"):
+        _execute(str(study), "--out", str(tmp_path / "r.html"), "--threshold", text)
