@@ -85,7 +85,7 @@ def _ablation(runs: Sequence[Run], options: Options) -> "Figure":
     grouped: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         aggregation = run.settings.get("aggregation")
-        if aggregation is not None:
+        if run.search == "abs" and aggregation is not None:
             reset = "reset" if run.settings.get("reset_worst") else "no reset"
             grouped.setdefault((run.task, f"{aggregation}, {reset}"), []).append(run)
     groups = []
