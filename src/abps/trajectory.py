@@ -13,6 +13,9 @@ from abps.errors import ShapeError
 
 __all__ = ["Failed", "Outcome", "Trajectory", "discounts"]
 
+LARGEST_REWARD = 1e30
+"""Sums and squares of anything up to this stay finite; a larger reward is a fault of the environment."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
@@ -36,8 +39,9 @@ class Trajectory:
         Raises:
             ShapeError: a shape does not fit, the episode is empty, or a number is not finite.
         """
-        obs = np.asarray(observations, dtype=np.float32)
-        act = np.asarray(actions, dtype=np.float32)
+        with np.errstate(over="ignore"):  # What does not fit into float32 becomes infinite and is refused below.
+            obs = np.asarray(observations, dtype=np.float32)
+            act = np.asarray(actions, dtype=np.float32)
         rew = np.asarray(rewards, dtype=np.float64)
         if rew.ndim != 1 or rew.size == 0:
             raise ShapeError(f"rewards must be a vector of at least one step, got shape {rew.shape}")
@@ -52,6 +56,8 @@ class Trajectory:
             if not np.all(np.isfinite(array)):
                 step = int(np.argwhere(~np.isfinite(array))[0][0])
                 raise ShapeError(f"{name} contain a number that is not finite, first at step {step}")
+        if float(np.max(np.abs(rew))) > LARGEST_REWARD:
+            raise ShapeError(f"rewards must not exceed {LARGEST_REWARD:g}, got {float(np.max(np.abs(rew))):g}")
         return cls(obs, act, rew, bool(terminated), bool(truncated))
 
     def __len__(self) -> int:

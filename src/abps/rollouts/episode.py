@@ -36,6 +36,7 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     step = env.step
     act = policy.act
     observation, _ = env.reset(seed=seed)
+    shape = (spec.observation_dim,)
     _check_observation(observation, spec.observation_dim)
     observations[0] = observation
     terminated = truncated = False
@@ -44,6 +45,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
         action = act(observation)
         actions[time] = action
         observation, reward, terminated, truncated, _ = step(action)
+        if np.shape(observation) != shape:
+            _check_observation(observation, spec.observation_dim)
         rewards[time] = reward
         time += 1
         observations[time] = observation
@@ -64,7 +67,7 @@ def attempt_episode(env: Any, policy: Policy, seed: int | None = None) -> Outcom
         return run_episode(env, policy, seed)
     except AbpsError as error:
         return Failed(str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # An environment that calls sys.exit() must not end the run.
         return Failed(f"{type(error).__name__}: {error}")
 
 

@@ -4,11 +4,15 @@ The result of an episode depends on its job alone (policy and seed), never on wh
 of workers gives identical results. Workers are spawned, never forked.
 """
 
+import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
@@ -55,33 +59,51 @@ def make_pool(task: Any, workers: int = 1, timeout: float = 0.0) -> Pool:
     return _Workers(task.config, workers, timeout)
 
 
-class _InProcess:
-    """Runs episodes one after the other, here."""
+class _Env:
+    """An environment that is made when it is needed, and made anew after a failure: a broken one is not trusted again."""
 
     def __init__(self, make_env: Callable[[], Any]) -> None:
         self._make_env = make_env
         self._env: Any = None
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        for index, job in enumerate(jobs):
+    def attempt(self, policy: Policy, seed: int) -> Outcome:
+        """Run one episode; whatever goes wrong, also in making the environment, becomes `Failed`."""
+        try:
             if self._env is None:
                 self._env = self._make_env()
-            outcome = attempt_episode(self._env, job.policy, job.seed)
-            if isinstance(outcome, Failed):
-                self.close()  # A broken environment is not trusted with another episode.
-            yield index, outcome
+        except Exception as error:
+            return Failed(f"the environment cannot be made: {error}")
+        outcome = attempt_episode(self._env, policy, seed)
+        if isinstance(outcome, Failed):
+            self.close()
+        return outcome
 
     def close(self) -> None:
-        if self._env is not None:
-            self._env.close()
-        self._env = None
+        env, self._env = self._env, None
+        if env is not None:
+            with contextlib.suppress(Exception):  # A broken environment may fail in closing, too.
+                env.close()
+
+
+class _InProcess:
+    """Runs episodes one after the other, here."""
+
+    def __init__(self, make_env: Callable[[], Any]) -> None:
+        self._env = _Env(make_env)
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+        for index, job in enumerate(jobs):
+            yield index, self._env.attempt(job.policy, job.seed)
+
+    def close(self) -> None:
+        self._env.close()
 
 
 @dataclass
 class _Worker:
     process: Any
     connection: Connection
-    job: int | None = None
+    job: int = -1
     deadline: float = float("inf")
 
 
@@ -99,7 +121,8 @@ class _Workers:
         try:
             while waiting or self._busy:
                 while waiting and len(self._busy) < self._count:
-                    self._assign(self._idle.pop() if self._idle else self._spawn(), waiting.popleft(), jobs)
+                    index = waiting.popleft()
+                    self._assign(index, jobs[index])
                 yield from self._collect()
         finally:
             for worker in self._busy:  # Only when the caller stopped early: what is half done is dropped.
@@ -115,7 +138,8 @@ class _Workers:
     def _spawn(self) -> _Worker:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(there, self._config), daemon=True)
-        process.start()
+        with _without_interrupts():
+            process.start()
         there.close()
         worker = _Worker(process, here)
         try:
@@ -126,11 +150,25 @@ class _Workers:
         self._discard(worker)
         raise TaskError(f"a rollout worker could not make the task {self._config.id!r}; try workers=1 to see why")
 
-    def _assign(self, worker: _Worker, index: int, jobs: Sequence[Job]) -> None:
-        job = jobs[index]
+    def _assign(self, index: int, job: Job) -> None:
+        """Give a job to an idle worker, or to a new one when there is none or it died while it was idle."""
+        message = (job.policy.spec, job.policy.parameters, job.policy.normaliser, job.seed)
+        while self._idle:
+            worker = self._idle.pop()
+            try:
+                worker.connection.send(message)
+            except OSError:
+                self._discard(worker)
+                continue
+            return self._expect(worker, index)
+        worker = self._spawn()
+        with contextlib.suppress(OSError):  # If it dies right now, `_finish` finds out.
+            worker.connection.send(message)
+        return self._expect(worker, index)
+
+    def _expect(self, worker: _Worker, index: int) -> None:
         worker.job = index
         worker.deadline = time.monotonic() + self._timeout if self._timeout else float("inf")
-        worker.connection.send((job.policy.spec, job.policy.parameters, job.policy.normaliser, job.seed))
         self._busy.append(worker)
 
     def _collect(self) -> Iterator[tuple[int, Outcome]]:
@@ -145,7 +183,7 @@ class _Workers:
             elif time.monotonic() >= worker.deadline:
                 self._busy.remove(worker)
                 self._discard(worker)
-                yield _index(worker), Failed(f"hung: no result within {self._timeout:g} seconds")
+                yield worker.job, Failed(f"hung: no result within {self._timeout:g} seconds")
 
     def _finish(self, worker: _Worker) -> tuple[int, Outcome]:
         self._busy.remove(worker)
@@ -155,9 +193,9 @@ class _Workers:
             worker.process.join(5.0)
             code = worker.process.exitcode
             self._discard(worker)
-            return _index(worker), Failed(f"the worker process died (exit code {code})")
+            return worker.job, Failed(f"the worker process died (exit code {code})")
         self._idle.append(worker)
-        return _index(worker), outcome
+        return worker.job, outcome
 
     def _discard(self, worker: _Worker) -> None:
         worker.connection.close()
@@ -166,26 +204,36 @@ class _Workers:
         worker.process.join(5.0)
 
 
-def _index(worker: _Worker) -> int:
-    if worker.job is None:
-        raise RuntimeError("a worker without a job answered")
-    return worker.job
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back while a worker starts: it would inherit the signal before it can say that the parent handles it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, config: TaskConfig) -> None:
-    """A worker's life: make the environment, run what comes, end when the pipe closes."""
+    """A worker's life: make the environment, run what comes, end when the pipe closes or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     from abps.tasks.gym import make_task
 
-    task = make_task(config)
-    env = task.make_env()
+    env = _Env(make_task(config).make_env)
     connection.send("ready")
     while True:
         try:
             spec, parameters, normaliser, seed = connection.recv()
+            connection.send(env.attempt(Policy(spec, parameters, normaliser), seed))
         except (EOFError, OSError):
             return
-        outcome = attempt_episode(env, Policy(spec, parameters, normaliser), seed)
-        if isinstance(outcome, Failed):
-            env = task.make_env()
-        connection.send(outcome)
+
+
+def _die_with_parent() -> None:
+    """End this process when the parent was killed, even in the middle of an episode that never ends."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

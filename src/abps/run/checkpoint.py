@@ -1,9 +1,12 @@
 """Checkpoints: a search's state as safetensors + JSON, checksummed, atomically replaced, the last two kept.
 
-`checkpoint/<episodes>.safetensors` holds the arrays; `checkpoint/<episodes>.json` holds everything else, the schema version
-and the checksums. The JSON is renamed into place last: a checkpoint exists when its JSON does. Nothing here can execute code.
+`checkpoint/<episodes>.safetensors` holds the arrays; `checkpoint/<episodes>.json` holds everything else: the schema's version,
+the version of abps, the size and checksum of the arrays, the tree of the state, and a checksum over all of that. The JSON is
+renamed into place last: a checkpoint exists when its JSON does. Nothing here can execute code, and sizes are compared with
+what the checksummed JSON promises before anything is read.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -13,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from abps.errors import RunError
-from abps.run.files import replace_atomically
+from abps.run.files import read_bounded, replace_atomically
 
-__all__ = ["SCHEMA", "latest_checkpoint", "load_checkpoint", "save_checkpoint"]
+__all__ = ["SCHEMA", "SchemaError", "checkpoint_paths", "load_checkpoint", "save_checkpoint"]
 
 SCHEMA = 1
 """Version of the layout; a golden file of every version lies in tests/run/golden."""
@@ -23,6 +26,10 @@ SCHEMA = 1
 KEPT = 2
 MAX_JSON_BYTES = 256 * 1024 * 1024
 _TENSOR, _FLOAT = "$tensor", "$float"
+
+
+class SchemaError(RunError):
+    """A whole checkpoint of a layout that this version of abps does not know."""
 
 
 def save_checkpoint(directory: Path, episodes: int, state: dict[str, Any]) -> None:
@@ -33,77 +40,88 @@ def save_checkpoint(directory: Path, episodes: int, state: dict[str, Any]) -> No
     """
     from safetensors.numpy import save
 
-    directory.mkdir(exist_ok=True)
+    from abps import __version__
+
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {directory}: {error.strerror or error}") from error
     tensors: dict[str, np.ndarray] = {}
     tree = _pack(state, "", tensors)
     content = save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
-    body = json.dumps(tree, allow_nan=False, sort_keys=True)
-    head = {
+    document = {
         "schema": SCHEMA,
+        "abps": __version__,
         "episodes": episodes,
+        "tensors_bytes": len(content),
         "tensors_sha256": hashlib.sha256(content).hexdigest(),
-        "tree_sha256": hashlib.sha256(body.encode()).hexdigest(),
+        "tree": tree,
     }
     replace_atomically(directory / f"{episodes:08d}.safetensors", content)
-    replace_atomically(
-        directory / f"{episodes:08d}.json", (json.dumps({**head, "tree": tree}, sort_keys=True) + "\n").encode()
-    )
-    for old in sorted(directory.glob("????????.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    replace_atomically(directory / f"{episodes:08d}.json", _sealed(document))
+    _drop_old(directory)
+
+
+def checkpoint_paths(directory: Path) -> list[Path]:
+    """The `.json` files of the checkpoints in a directory, newest first."""
+    return sorted(directory.glob("[0-9]" * 8 + ".json"), reverse=True) if directory.is_dir() else []
 
 
 def load_checkpoint(path: Path) -> tuple[int, dict[str, Any]]:
     """Read the checkpoint behind a `.json` path: the number of episodes it stands at, and the state.
 
     Raises:
-        RunError: it is damaged, or of a schema this version cannot read.
+        SchemaError: it is whole, but of a schema this version cannot read.
+        RunError: it is damaged.
     """
     from safetensors.numpy import load
 
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise RunError(f"{path} is larger than any checkpoint of abps")
-        document = json.loads(path.read_bytes())
-        if document["schema"] != SCHEMA:
-            raise RunError(
-                f"{path} has checkpoint schema {document['schema']!r}; this version of abps reads schema {SCHEMA} "
-                "(versions.json beside it names the abps version that wrote it)"
-            )
-        body = json.dumps(document["tree"], allow_nan=False, sort_keys=True)
-        content = path.with_suffix(".safetensors").read_bytes()
-        for name, data in (("tree_sha256", body.encode()), ("tensors_sha256", content)):
-            if hashlib.sha256(data).hexdigest() != document[name]:
-                raise RunError(f"{path} is damaged: {name} does not fit")
-        tensors = load(content)
-        state = _unpack(document["tree"], tensors)
-        episodes = int(document["episodes"])
+        document = _unsealed(path, read_bounded(path, MAX_JSON_BYTES))
+        size, episodes = int(document["tensors_bytes"]), int(document["episodes"])
+        arrays = path.with_suffix(".safetensors")
+        content = read_bounded(arrays, size)
+        if len(content) != size or hashlib.sha256(content).hexdigest() != document["tensors_sha256"]:
+            raise RunError(f"{arrays} is damaged: its size or checksum does not fit")
+        state = _unpack(document["tree"], load(content))
     except RunError:
         raise
     except Exception as error:
         raise RunError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-    if not isinstance(state, dict):
-        raise RunError(f"{path} is damaged: no state in it")
+    if not isinstance(state, dict) or path.stem != f"{episodes:08d}":
+        raise RunError(f"{path} is damaged: it holds no state, or that of another name")
     return episodes, state
 
 
-def latest_checkpoint(directory: Path, at_most: int) -> tuple[int, dict[str, Any] | None, list[str]]:
-    """Return the newest readable checkpoint that stands at no more than `at_most` episodes.
+def _sealed(document: dict[str, Any]) -> bytes:
+    """The document with a checksum over all of it; the rule is the same for every schema."""
+    body = json.dumps(document, allow_nan=False, sort_keys=True)
+    return (json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest()})[:-1] + ", " + body[1:] + "\n").encode()
 
-    Returns:
-        Its number of episodes (0 without one), its state (None without one), and a sentence for every damaged one passed over.
-    """
-    complaints: list[str] = []
-    for path in sorted(directory.glob("????????.json"), reverse=True) if directory.is_dir() else []:
-        try:
-            episodes, state = load_checkpoint(path)
-        except RunError as error:
-            complaints.append(str(error))
-            continue
-        if episodes <= at_most:
-            return episodes, state, complaints
-        complaints.append(f"{path} stands at {episodes} episodes, the journal has {at_most}: passed over")
-    return 0, None, complaints
+
+def _unsealed(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the document when its checksum fits, whatever its schema, and then only a known schema."""
+    document = json.loads(content)
+    seal = document.pop("sha256")
+    body = json.dumps(document, allow_nan=False, sort_keys=True)
+    if hashlib.sha256(body.encode()).hexdigest() != seal:
+        raise RunError(f"{path} is damaged: its checksum does not fit")
+    if document["schema"] != SCHEMA:
+        raise SchemaError(
+            f"{path} has checkpoint schema {document['schema']!r}, written by abps {document.get('abps', 'unknown')}; "
+            f"this version reads schema {SCHEMA}. Resume with that version of abps, or delete {path.parent} to have the "
+            "state computed again from the journal (no episode is run again)"
+        )
+    return document
+
+
+def _drop_old(directory: Path) -> None:
+    """Remove all but the last two checkpoints, and whatever else a crash left between them."""
+    kept = {path.stem for path in checkpoint_paths(directory)[:KEPT]}
+    for path in directory.iterdir():
+        if path.name.partition(".")[0] not in kept or path.suffix == ".tmp":
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _pack(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from abps.config import BudgetConfig, RunConfig, TaskConfig, from_dict, to_dict
+from abps.config import BudgetConfig, HardwareConfig, RunConfig, TaskConfig, from_dict, to_dict
 from abps.errors import ConfigError, RunError
-from abps.run.files import replace_atomically
+from abps.run.files import read_bounded, replace_atomically
 from abps.search.registry import search_entry
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "claim",
     "create_directory",
     "move_aside",
+    "parse_yaml",
     "read_settings",
     "run_path",
     "settings_document",
@@ -52,6 +53,8 @@ class RunSettings:
     seed: int
     variant: str = ""
     """What sets this run apart from others of its search in a study, e.g. `step=0.005`; empty: nothing does."""
+    hardware: HardwareConfig | None = None
+    """Set when episodes come from a real system through `abps ask` and `abps tell`."""
 
 
 def run_path(root: Path, settings: RunSettings) -> Path:
@@ -69,26 +72,35 @@ def create_directory(path: Path, settings: RunSettings) -> None:
     Raises:
         RunError: there is a run already, or the path cannot be made.
     """
-    if (path / "config.yaml").exists():
-        raise RunError(
-            f"there is a run in {path} already; go on with `abps resume {path}`, or start over with --overwrite "
-            "(the old run is kept beside it), or take another --seed"
-        )
     try:
         (path / "policy").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot make the run directory {path}: {error.strerror}") from error
-    replace_atomically(path / "versions.json", (json.dumps(stamp_versions(), indent=1) + "\n").encode())
-    write_settings(path, settings)
+        raise RunError(f"cannot make the run directory {path}: {error.strerror or error}") from error
+    with claim(path):
+        if (path / "config.yaml").exists():
+            raise RunError(
+                f"there is a run in {path} already; go on with `abps resume {path}`, or start over with --overwrite "
+                "(the old run is kept beside it), or take another --seed"
+            )
+        replace_atomically(path / "versions.json", (json.dumps(stamp_versions(), indent=1) + "\n").encode())
+        write_settings(path, settings)
 
 
 def move_aside(path: Path) -> Path:
-    """Rename an existing run so that a new one can take its place; return where it went."""
-    number = 1
-    while (moved := path.with_name(f"{path.name}.old-{number}")).exists():
-        number += 1
-    path.rename(moved)
-    return moved
+    """Rename an existing run so that a new one can take its place; return where it went.
+
+    Raises:
+        RunError: another process is at work in it, or it cannot be renamed.
+    """
+    with claim(path):
+        number = 1
+        while (moved := path.with_name(f"{path.name}.old-{number}")).exists():
+            number += 1
+        try:
+            path.rename(moved)
+        except OSError as error:
+            raise RunError(f"cannot rename {path}: {error.strerror or error}") from error
+        return moved
 
 
 def write_settings(path: Path, settings: RunSettings) -> None:
@@ -109,17 +121,20 @@ def settings_document(settings: RunSettings) -> dict[str, Any]:
     }
 
 
-def settings_from_document(document: dict[str, Any]) -> RunSettings:
+def settings_from_document(document: Any) -> RunSettings:
     """The inverse of `settings_document`; whatever is missing or wrong raises (ConfigError, KeyError, TypeError, …)."""
-    search = document["search"]["name"]
+    search, hardware, seed = document["search"]["name"], document.get("hardware"), document["seed"]
+    if type(seed) is not int:
+        raise ConfigError(f"seed must be an integer, got {seed!r}")
     return RunSettings(
         task=from_dict(TaskConfig, document["task"], where="task."),
         search=search,
         search_config=from_dict(search_entry(search).config, document["search"]["settings"], where=f"{search}."),
         budget=from_dict(BudgetConfig, document["budget"], where="budget."),
         run=from_dict(RunConfig, document["run"], where="run."),
-        seed=int(document["seed"]),
+        seed=seed,
         variant=str(document.get("variant", "")),
+        hardware=None if hardware is None else from_dict(HardwareConfig, hardware, where="hardware."),
     )
 
 
@@ -133,11 +148,30 @@ def read_settings(path: Path) -> RunSettings:
     if not file.exists():
         raise RunError(f"there is no run in {path} (no config.yaml)")
     try:
-        if file.stat().st_size > MAX_CONFIG_BYTES:
-            raise ConfigError("it is larger than any settings file of abps")
-        return settings_from_document(yaml.safe_load(file.read_bytes()))
-    except (ConfigError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return settings_from_document(parse_yaml(read_bounded(file, MAX_CONFIG_BYTES)))
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RunError(f"{file} is damaged: {error}") from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Safe YAML without aliases: a small file cannot stand for an enormous document."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed in a settings file")
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(content: bytes) -> Any:
+    """Return a YAML document of plain values; nothing in it can execute code.
+
+    Raises:
+        ConfigError: it is not YAML, or uses more of it than settings need.
+    """
+    try:
+        return yaml.load(content, _PlainLoader)  # noqa: S506 (the loader is a safe one)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"not a readable settings file: {' '.join(str(error).split())}") from error
 
 
 def stamp_versions() -> dict[str, str]:
@@ -158,7 +192,7 @@ def stamp_versions() -> dict[str, str]:
 def stamp_changes(path: Path) -> list[str]:
     """Say which versions differ between a run's stamp and this installation."""
     try:
-        stamped = json.loads((path / "versions.json").read_text())
+        stamped = json.loads(read_bounded(path / "versions.json", MAX_CONFIG_BYTES))
         current = stamp_versions()
         names = ("abps", "python", *STAMPED, "cpu")
         return [
@@ -166,7 +200,7 @@ def stamp_changes(path: Path) -> list[str]:
             for name in names
             if stamped.get(name) != current[name]
         ]
-    except (OSError, ValueError, AttributeError):
+    except (RunError, ValueError, AttributeError, RecursionError):
         return [f"{path / 'versions.json'} cannot be read"]
 
 
@@ -202,17 +236,18 @@ def claim(path: Path) -> Iterator[None]:
         RunError: another process owns it.
     """
     try:
-        file = (path / "lock").open("a+")
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise RunError(f"cannot open the run directory {path}: {error.strerror}") from error
-    with file:
+        raise RunError(f"cannot open the run directory {path}: {error.strerror or error}") from error
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            file.seek(0)
-            owner = file.read().strip() or "unknown"
+            owner = os.read(descriptor, 20).decode(errors="replace").strip() or "unknown"
             raise RunError(f"the run in {path} is in use by process {owner}; wait for it, or stop it first") from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with suppress(OSError):  # Our process id, for the other one's message; a full disk must not stop us here.
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         yield
+    finally:
+        os.close(descriptor)

@@ -2,9 +2,11 @@
 
 `episodes.bin` holds the trajectories back to back (observations float32 (T+1, s), actions float32 (T, a), rewards float64
 (T,)); `journal.jsonl` says where each lies, with checksums. The trajectory is synced first, so a line in the journal always
-has its data. A half-written tail of either file, left by a crash, is cut off; damage further up is an error that names the line.
+has its data. What a crash can leave (one half-written line, one trajectory without a line) is cut off by `repair`; anything
+else that does not fit was done to the files afterwards, and is an error that names the place and touches nothing.
 """
 
+import hashlib
 import os
 import zlib
 from collections.abc import Iterator
@@ -14,12 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from abps.errors import RunError
+from abps.errors import RunError, ShapeError
 from abps.run.files import append_synced, checked_json, parse_checked_json
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["Journal", "decode_trajectory", "encode_trajectory"]
+__all__ = ["Journal", "decode_trajectory", "encode_trajectory", "encoded_size"]
+
+MAX_LINE_BYTES = 1024 * 1024
+"""Longer than any line that `append` writes: reasons of failures are cut to a few hundred characters."""
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
@@ -42,20 +47,22 @@ def decode_trajectory(data: bytes, steps: int, spec: TaskSpec, *, terminated: bo
     """Return the trajectory that `encode_trajectory` wrote.
 
     Raises:
-        RunError: the number of bytes does not fit.
-        ShapeError: the numbers are not those of an episode.
+        RunError: the number of bytes does not fit, or the numbers are not those of an episode.
     """
     if steps < 1 or len(data) != encoded_size(steps, spec):
         raise RunError(f"{len(data)} bytes are not a trajectory of {steps} steps of task {spec.name!r}")
     first = 4 * (steps + 1) * spec.observation_dim
     second = first + 4 * steps * spec.action_dim
-    return Trajectory.build(
-        np.frombuffer(data[:first], "<f4").reshape(steps + 1, spec.observation_dim),
-        np.frombuffer(data[first:second], "<f4").reshape(steps, spec.action_dim),
-        np.frombuffer(data[second:], "<f8"),
-        terminated=terminated,
-        truncated=truncated,
-    )
+    try:
+        return Trajectory.build(
+            np.frombuffer(data[:first], "<f4").reshape(steps + 1, spec.observation_dim),
+            np.frombuffer(data[first:second], "<f4").reshape(steps, spec.action_dim),
+            np.frombuffer(data[second:], "<f8"),
+            terminated=terminated,
+            truncated=truncated,
+        )
+    except ShapeError as error:
+        raise RunError(f"a recorded trajectory of task {spec.name!r} is damaged: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ class _Mark:
     truncated: bool
     failed: str | None
     query: int
+    parameters: tuple[int, float]
+    """Checksum and length of the policy's parameters."""
     seconds: float
 
 
@@ -77,10 +86,18 @@ class Journal:
     """Append-only record of a run's training episodes."""
 
     def __init__(self, directory: Path, spec: TaskSpec) -> None:
+        """Index what is recorded; nothing is changed.
+
+        Raises:
+            RunError: the files were damaged, by something other than a crash.
+        """
         self._lines_path, self._data_path, self._spec = directory / "journal.jsonl", directory / "episodes.bin", spec
         self._lines_end = self._data_end = 0
         self._marks: list[_Mark] = []
-        self._read()
+        try:
+            self._read()
+        except OSError as error:
+            raise RunError(f"cannot read the journal in {directory}: {error.strerror or error}") from error
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -90,12 +107,29 @@ class Journal:
         """Time spent in the recorded episodes."""
         return sum(mark.seconds for mark in self._marks)
 
+    @property
+    def failures_in_a_row(self) -> int:
+        """How many of the newest episodes failed without one that worked."""
+        count = 0
+        while count < len(self._marks) and self._marks[-1 - count].failed is not None:
+            count += 1
+        return count
+
+    def fingerprint(self, episodes: int) -> str:
+        """A hash of everything the first `episodes` episodes told the search; binds a checkpoint to its journal."""
+        digest = hashlib.sha256()
+        for mark in self._marks[:episodes]:
+            told = (mark.query, mark.steps, mark.crc, mark.terminated, mark.truncated, mark.failed)
+            digest.update(repr(told).encode())
+        return digest.hexdigest()
+
     def append(self, outcome: Outcome, record: dict[str, Any], seconds: float) -> None:
         """Record an episode: its trajectory first, then its line, each synced.
 
         Args:
             outcome: what came of it.
-            record: further fields of the line (`query`, `role`, `iteration`, `seed`, `return`, …).
+            record: further fields of the line (`query`, `parameters_crc` and `parameters_norm` are needed; `role`,
+                `iteration`, `seed`, `return`, …).
             seconds: how long it took.
 
         Raises:
@@ -109,9 +143,6 @@ class Journal:
             data, steps = encode_trajectory(outcome), len(outcome)
             terminated, truncated = outcome.terminated, outcome.truncated
             append_synced(self._data_path, data, self._data_end)
-        mark = _Mark(
-            self._data_end, len(data), zlib.crc32(data), steps, terminated, truncated, failed, record["query"], seconds
-        )
         line = {
             "episode": len(self._marks),
             **record,
@@ -119,20 +150,22 @@ class Journal:
             "terminated": terminated,
             "truncated": truncated,
             "failed": failed,
-            "offset": mark.offset,
-            "bytes": mark.size,
-            "crc": mark.crc,
+            "offset": self._data_end,
+            "bytes": len(data),
+            "crc": zlib.crc32(data),
             "seconds": round(seconds, 6),
         }
         content = checked_json(line)
         append_synced(self._lines_path, content, self._lines_end)
-        self._marks.append(mark)
-        self._lines_end += len(content)
-        self._data_end += len(data)
+        self._index(content, self._data_end + len(data))
 
     def query_of(self, episode: int) -> int:
         """The id of the query that the episode belongs to."""
         return self._marks[episode].query
+
+    def parameters_of(self, episode: int) -> tuple[int, float]:
+        """Checksum and length of the parameters that the episode ran with."""
+        return self._marks[episode].parameters
 
     def outcome(self, episode: int) -> Outcome:
         """Read an episode back.
@@ -143,12 +176,16 @@ class Journal:
         mark = self._marks[episode]
         if mark.failed is not None:
             return Failed(mark.failed)
-        with self._data_path.open("rb") as file:
-            file.seek(mark.offset)
-            data = file.read(mark.size)
+        try:
+            with self._data_path.open("rb") as file:
+                file.seek(mark.offset)
+                data = file.read(mark.size)
+        except OSError as error:
+            raise RunError(f"cannot read {self._data_path}: {error.strerror or error}") from error
         if len(data) != mark.size or zlib.crc32(data) != mark.crc:
             raise RunError(
-                f"episode {episode} in {self._data_path} is damaged (its checksum does not fit the journal's)"
+                f"episode {episode} in {self._data_path} is damaged (its checksum does not fit the journal's); "
+                "restore the file from a copy"
             )
         return decode_trajectory(data, mark.steps, self._spec, terminated=mark.terminated, truncated=mark.truncated)
 
@@ -163,29 +200,50 @@ class Journal:
             if isinstance(outcome, Trajectory):
                 yield outcome
 
-    def _read(self) -> None:
-        """Index the journal, cutting off what a crash left half-written."""
-        if not self._lines_path.exists():
-            return
-        size = self._data_path.stat().st_size if self._data_path.exists() else 0
-        damaged: int | None = None
-        with self._lines_path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if damaged is not None:
-                    raise RunError(f"{self._lines_path} is damaged at line {damaged}, and later lines follow it")
-                mark = self._mark(line)
-                if mark is None or mark.offset + mark.size > size:
-                    damaged = number
-                    continue
-                self._marks.append(mark)
-                self._lines_end += len(line)
-                self._data_end = mark.offset + mark.size
-
     def repair(self) -> None:
-        """Cut the files to what is indexed; called by the process that owns the run."""
+        """Cut off what a crash left half-written; called by the process that owns the run."""
         for path, end in ((self._lines_path, self._lines_end), (self._data_path, self._data_end)):
             if path.exists() and path.stat().st_size > end:
                 os.truncate(path, end)
+
+    def _read(self) -> None:
+        """Index the lines up to the first that is not whole; that one must be the last."""
+        size = self._data_path.stat().st_size if self._data_path.exists() else 0
+        if self._lines_path.exists():
+            with self._lines_path.open("rb") as file:
+                while line := file.readline(MAX_LINE_BYTES):
+                    if _is_half_written(line):
+                        self._refuse_unless_last(file.read(1) == b"")
+                        break
+                    self._index(line, size)
+        if size - self._data_end > encoded_size(self._spec.horizon, self._spec):
+            raise RunError(
+                f"{self._data_path} holds {size - self._data_end} bytes of episodes that {self._lines_path} "
+                f"({len(self)} lines) does not know of; restore the journal from a copy"
+            )
+
+    def _refuse_unless_last(self, last: bool) -> None:
+        if not last:
+            raise RunError(
+                f"{self._lines_path} is damaged at line {len(self) + 1}, and further lines follow it; restore it from "
+                "a copy (a crash cannot do this: it leaves at most a half-written last line)"
+            )
+
+    def _index(self, line: bytes, size: int) -> None:
+        mark = self._mark(line)
+        if mark is None:
+            raise RunError(
+                f"{self._lines_path} is damaged at line {len(self) + 1} (its checksum or its numbers do not fit); "
+                "restore it from a copy, or cut it before this line to run the episodes from there again"
+            )
+        if mark.offset + mark.size > size:
+            raise RunError(
+                f"{self._data_path} has {size} bytes, too few for episode {len(self)} of the journal; "
+                "restore the file from a copy"
+            )
+        self._marks.append(mark)
+        self._lines_end += len(line)
+        self._data_end = mark.offset + mark.size
 
     def _mark(self, line: bytes) -> _Mark | None:
         """Return the mark of a journal line, or None when the line is not whole and consistent."""
@@ -203,10 +261,17 @@ class Journal:
                 bool(record["truncated"]),
                 None if failed is None else str(failed),
                 int(record["query"]),
+                (int(record["parameters_crc"]), float(record["parameters_norm"])),
                 float(record["seconds"]),
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
         expected = 0 if failed is not None else encoded_size(mark.steps, self._spec)
         consistent = record.get("episode") == len(self._marks) and mark.offset == self._data_end
-        return mark if consistent and mark.size == expected else None
+        possible = mark.steps == 0 if failed is not None else 1 <= mark.steps <= self._spec.horizon
+        return mark if consistent and possible and mark.size == expected else None
+
+
+def _is_half_written(line: bytes) -> bool:
+    """Whether a crash explains the line: its end is missing, or a power loss left pages of zeros in it."""
+    return not line.endswith(b"\n") or b"\0" in line

@@ -67,7 +67,7 @@ class WandbLogger(_Logger):
         self._run.log(scalars(metrics), step=int(metrics["episodes"]))
 
     def end(self, run: Run, reasons: dict[str, str]) -> None:
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}

@@ -4,9 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-from threadpoolctl import threadpool_limits
+from typing import NamedTuple, Protocol
 
 from abps.config import RunConfig
 from abps.errors import RunError
@@ -14,13 +12,14 @@ from abps.policies import Policy
 from abps.rollouts.pool import Job, Pool, make_pool
 from abps.run.directory import RunSettings
 from abps.run.evaluation import Evaluation, evaluate
-from abps.run.run import Run, Slot, open_run
+from abps.run.run import Run, Slot, clean_reason, failures_noted, open_run
+from abps.run.spool import Finished
 from abps.search.base import Metrics
 from abps.seeding import integer_seed
 from abps.tasks.gym import Task, make_task
 from abps.trajectory import Failed, Outcome
 
-__all__ = ["Observer", "Outcomes", "TrainingResult", "train"]
+__all__ = ["Episodes", "Observer", "TrainingResult", "train"]
 
 
 class Observer(Protocol):
@@ -33,6 +32,14 @@ class Observer(Protocol):
     def iteration(self, run: Run, metrics: Metrics) -> None: ...
 
     def end(self, run: Run, reasons: dict[str, str]) -> None: ...
+
+
+class Ended(NamedTuple):
+    """How an episode ended in the end, how long it took, and why earlier attempts at it failed."""
+
+    outcome: Outcome
+    seconds: float
+    attempts: tuple[str, ...]
 
 
 class TrainingResult(NamedTuple):
@@ -61,85 +68,117 @@ def train(
         RunError: the run is in use, damaged, or stopped because too many episodes in a row failed.
         KeyboardInterrupt: Ctrl-C; every finished episode is saved.
     """
+    if settings.hardware is not None:
+        raise RunError(f"{path} is a run on real hardware; go on with `abps ask {path}` and `abps tell {path}`")
     task = task or make_task(settings.task)
-    with threadpool_limits(1), _pools(task, settings.run) as (training, evaluation):
+    with _pools(task, settings.run) as (training, evaluation):
 
         def evaluator(policies: list[Policy], iteration: int) -> list[Evaluation]:
             return evaluate(evaluation, policies, settings.run.evaluation_episodes, settings.seed, iteration)
 
-        with open_run(path, task.spec, evaluator, settings) as run:
-            run.on_iteration = lambda metrics: [observer.iteration(run, metrics) for observer in observers]
-            for observer in observers:
-                observer.begin(run)
-            try:
-                reasons = _until_stopped(run, training, observers)
-            except RunError as error:
-                run.fail(str(error))
-                raise
-            run.finish(reasons)
-            for observer in observers:
-                observer.end(run, reasons)
-            last = run.metrics.records[-1] if run.metrics.records else None
-            return TrainingResult(path, reasons, run.search.episodes, run.search.steps, run.seconds, last)
+        with open_run(path, task.spec, evaluator, settings) as run, failures_noted(run):
+            return _run_to_its_end(run, training, observers)
+
+
+def _run_to_its_end(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> TrainingResult:
+    def tell_observers(metrics: Metrics) -> None:
+        for observer in observers:
+            observer.iteration(run, metrics)
+
+    run.on_iteration = tell_observers
+    for observer in observers:
+        observer.begin(run)
+    reasons = _until_stopped(run, pool, observers)
+    run.finish(reasons)
+    for observer in observers:
+        observer.end(run, reasons)
+    last = run.metrics.records[-1] if run.metrics.records else None
+    return TrainingResult(run.path, reasons, run.search.episodes, run.search.steps, run.seconds, last)
 
 
 def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dict[str, str]:
-    failed_in_a_row = 0
     while not (reasons := run.stop()):
-        for slot, outcome, seconds, details in Outcomes(pool, run).of(run.slots()):
-            run.record(slot, outcome, seconds, details)
+        for slot, finished in Episodes(pool, run).of(run.slots()):
+            details = {"seed": episode_seed(run, slot, len(finished.attempts)), "failed_attempts": finished.attempts}
+            run.record(slot, finished.outcome, finished.seconds, details)
+            run.spool.drop(slot.episode)
             for observer in observers:
-                observer.episode(run, outcome)
-            failed_in_a_row = failed_in_a_row + 1 if isinstance(outcome, Failed) else 0
-            if failed_in_a_row >= run.settings.run.max_failures:
-                reason = outcome.reason if isinstance(outcome, Failed) else ""
-                raise RunError(
-                    f"{failed_in_a_row} episodes in a row failed, the last with: {reason}. Everything is saved; "
-                    f"when the cause is mended, go on with `abps resume {run.path}`"
-                )
+                observer.episode(run, finished.outcome)
+            _refuse_too_many_failures(run, finished.outcome)
             if run.stop():
                 break
     return reasons
 
 
-class Outcomes:
+def _refuse_too_many_failures(run: Run, outcome: Outcome) -> None:
+    if isinstance(outcome, Failed) and run.failures_in_a_row >= run.settings.run.max_failures:
+        raise RunError(
+            f"{run.failures_in_a_row} episodes in a row failed, the last with: {clean_reason(outcome.reason)}. "
+            f"Everything is saved; when the cause is mended, go on with `abps resume {run.path}`"
+        )
+
+
+def episode_seed(run: Run, slot: Slot, attempt: int) -> int:
+    """The seed of an attempt at an episode; it follows from their numbers alone."""
+    return integer_seed(run.settings.seed, "episode", slot.episode, attempt)
+
+
+class Episodes:
     """Runs slots in a pool, tries failed episodes again with another seed, and gives results back in slot order."""
 
     def __init__(self, pool: Pool, run: Run) -> None:
-        self._pool, self._seed, self._config = pool, run.settings.seed, run.settings.run
+        self._pool, self._run, self._retries = pool, run, run.settings.run.retries
+        self._attempts: dict[int, tuple[str, ...]] = {}
+        self._ready: dict[int, Ended] = {}
+        self._following = 0
 
-    def of(self, slots: list[Slot]) -> Iterator[tuple[Slot, Outcome, float, dict[str, Any]]]:
-        """Yield every slot with its outcome, its time, and the journal's details (seed, failed attempts)."""
-        ready: dict[int, tuple[Outcome, float]] = {}
-        failures: dict[int, list[str]] = {}
-        following = 0
-        waiting = list(range(len(slots)))
+    def of(self, slots: list[Slot]) -> Iterator[tuple[Slot, "Ended"]]:
+        """Yield every slot with how it ended, in order; what is finished early waits in the spool."""
+        waiting = [index for index, slot in enumerate(slots) if not self._is_spooled(index, slot)]
+        yield from self._in_order(slots)
         while waiting:
             started = time.perf_counter()
             again: list[int] = []
-            jobs = [self._job(slots[index], len(failures.get(index, ()))) for index in waiting]
+            jobs = [self._job(slots[index], index) for index in waiting]
             for position, outcome in self._pool.run(jobs):
-                index = waiting[position]
-                seconds, started = time.perf_counter() - started, time.perf_counter()
-                if isinstance(outcome, Failed) and len(failures.get(index, ())) < self._config.retries:
-                    failures.setdefault(index, []).append(outcome.reason)
+                index, now = waiting[position], time.perf_counter()
+                if not self._settle(index, slots[index], outcome, now - started):
                     again.append(index)
-                    continue
-                ready[index] = (outcome, seconds)
-                while following in ready:
-                    done, spent = ready.pop(following)
-                    yield slots[following], done, spent, self._details(slots[following], failures.get(following, []))
-                    following += 1
+                yield from self._in_order(slots)
+                started = time.perf_counter()
             waiting = sorted(again)
 
-    def _job(self, slot: Slot, attempt: int) -> Job:
-        return Job(slot.query.policy, self._episode_seed(slot, attempt))
+    def _in_order(self, slots: list[Slot]) -> Iterator[tuple[Slot, "Ended"]]:
+        while self._following in self._ready:
+            yield slots[self._following], self._ready.pop(self._following)
+            self._following += 1
 
-    def _episode_seed(self, slot: Slot, attempt: int) -> int:
-        return integer_seed(self._seed, "episode", slot.episode, attempt)
+    def _is_spooled(self, index: int, slot: Slot) -> bool:
+        """Take over what an interrupted session left of this episode; True when it is finished."""
+        known = self._run.spool.load(slot.episode, slot.query.id)
+        if known is None:
+            return False
+        self._attempts[index] = known.attempts
+        if known.outcome is None:
+            return False
+        self._ready[index] = Ended(known.outcome, known.seconds, known.attempts)
+        return True
 
-    def _details(self, slot: Slot, failures: list[str]) -> dict[str, Any]:
-        return {"seed": self._episode_seed(slot, len(failures)), "failed_attempts": failures}
+    def _settle(self, index: int, slot: Slot, outcome: Outcome, seconds: float) -> bool:
+        """Take in the outcome of one attempt; return whether the episode is finished."""
+        attempts = self._attempts.get(index, ())
+        if isinstance(outcome, Failed) and len(attempts) < self._retries:
+            self._attempts[index] = (*attempts, clean_reason(outcome.reason))
+            self._run.spool.save(slot.episode, slot.query.id, Finished(None, seconds, self._attempts[index]))
+            return False
+        self._ready[index] = Ended(outcome, seconds, attempts)
+        if index != self._following:
+            self._run.spool.save(slot.episode, slot.query.id, Finished(outcome, seconds, attempts))
+        return True
+
+    def _job(self, slot: Slot, index: int) -> Job:
+        attempt = len(self._attempts.get(index, ()))
+        return Job(slot.query.policy, episode_seed(self._run, slot, attempt))
 
 
 @contextmanager

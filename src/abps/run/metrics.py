@@ -1,6 +1,5 @@
-"""metrics.jsonl: one line per outer iteration; every field is described in docs/metrics.md."""
+"""metrics.jsonl: one line per outer iteration, with a checksum of itself; every field is described in docs/metrics.md."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from abps.errors import RunError
-from abps.run.files import append_synced
+from abps.run.files import append_synced, checked_json, parse_checked_json
 
 __all__ = ["MetricsFile", "plain", "without_times"]
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 def plain(value: Any) -> Any:
@@ -50,19 +51,24 @@ class MetricsFile:
             return
         try:
             with self._path.open("rb") as file:
-                for _ in range(lines):
-                    line = file.readline()
-                    self.records.append(json.loads(line))
+                for number in range(1, lines + 1):
+                    line = file.readline(MAX_LINE_BYTES)
+                    record = parse_checked_json(line)
+                    if record is None:
+                        raise RunError(f"line {number} of {self._path} is damaged or missing")
+                    self.records.append(record)
                     self._end += len(line)
-        except (OSError, ValueError) as error:
-            raise RunError(
-                f"{self._path} should hold {lines} whole lines, but line {len(self.records) + 1} is damaged"
-            ) from error
+        except OSError as error:
+            raise RunError(f"cannot read {self._path}: {error.strerror or error}") from error
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write one line and sync it."""
+        """Write one line and sync it.
+
+        Raises:
+            RunError: the disk refuses; the file is as before.
+        """
         record = plain(record)
-        content = (json.dumps(record, allow_nan=False) + "\n").encode()
+        content = checked_json(record)
         append_synced(self._path, content, self._end)
         self._end += len(content)
         self.records.append(record)

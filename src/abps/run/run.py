@@ -2,39 +2,43 @@
 
 The journal is the truth; a checkpoint only saves the time of thinking again. Opening a run loads the newest checkpoint and
 tells the search, once more and from disk, the episodes recorded since. Everything a search does follows from what it was told,
-so the continued run is the uninterrupted one, bit for bit.
+so the continued run is the uninterrupted one, bit for bit. Metrics, policies and checkpoints follow from the journal, too:
+when they are damaged they are computed again, from the previous checkpoint or from the first episode on.
 
 Where episodes come from (a simulator, a robot, a file) is not this module's business: `record` takes outcomes one by one,
-in the order of `slots`. `loop.train` feeds it from an environment, `abps tell` from files.
+in the order of `slots`. `loop.train` feeds it from an environment, `hardware.HardwareRun` from files.
 """
 
 import io
+import math
 import time
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from abps.errors import RunError
-from abps.normaliser import Normaliser
-from abps.policies import Policy
-from abps.run.checkpoint import latest_checkpoint, save_checkpoint
+from abps.errors import AbpsError, RunError
+from abps.run.checkpoint import SchemaError, checkpoint_paths, load_checkpoint, save_checkpoint
 from abps.run.directory import RunSettings, claim, read_settings
-from abps.run.evaluation import Evaluation
 from abps.run.files import replace_atomically
 from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
-from abps.search.base import Metrics, Query
+from abps.run.scoreboard import Evaluator, Scoreboard
+from abps.run.spool import Spool
+from abps.search.base import Metrics, Query, Search
 from abps.search.registry import make_search
 from abps.tasks.spec import TaskSpec
-from abps.trajectory import Outcome, Trajectory
+from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["Run", "Slot", "open_run"]
+__all__ = ["Run", "Slot", "clean_reason", "failures_noted", "open_run"]
 
-Evaluator = Callable[[list[Policy], int], list[Evaluation]]
-"""Runs fresh episodes of policies for an outer iteration's number."""
+MAX_REASON = 500
+SAME_NORM = 1e-6
+"""Parameters computed again on another machine may differ by rounding, not by more than this share."""
 
 
 class Slot(NamedTuple):
@@ -45,52 +49,57 @@ class Slot(NamedTuple):
     query: Query
 
 
+def clean_reason(reason: str) -> str:
+    """A failure's reason as one line of ordinary length and encoding, whatever the environment put into its exception."""
+    line = " ".join(reason.encode("utf-8", "replace").decode().split()) or "no reason given"
+    return line if len(line) <= MAX_REASON else line[:MAX_REASON] + "…"
+
+
 class Run:
     """A search and its files. Made by `open_run`, which holds the directory's lock while it is in use."""
 
     def __init__(self, path: Path, settings: RunSettings, spec: TaskSpec, evaluator: Evaluator | None = None) -> None:
         self.path, self.settings, self.spec = path, settings, spec
-        self.search = make_search(
-            settings.search, spec, settings.search_config, seed=settings.seed, budget=settings.budget
-        )
         self.journal = Journal(path, spec)
-        self.metrics = MetricsFile(path)
+        self.spool = Spool(path, spec)
         self.warnings: list[str] = []
         self.on_iteration: Callable[[Metrics], None] = lambda metrics: None
+        self.failures_in_a_row = 0
         self._evaluator = evaluator
-        self._told = 0
-        self._partial: list[Outcome] = []
-        self._probes: list[tuple[float, Policy]] = []
-        self._maximum: dict[str, float | None] = {"return": None, "discounted": None}
-        self._best: tuple[float, Policy] | None = None
         self._started = time.perf_counter()
-        self._seconds_before = 0.0
-        self._seconds_rollout = 0.0
+        self._begin_anew()
 
     # ---- going on ---------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Load the newest checkpoint and tell the search again what the journal holds beyond it."""
+        """Bring the search up to date: the newest checkpoint that fits, then the journal's episodes since.
+
+        Raises:
+            SchemaError: a checkpoint was written by another version of abps.
+            RunError: the journal is damaged, or does not belong to these settings.
+        """
+        newest = self._load_newest_checkpoint()  # Before anything is cut off: it knows what the journal must hold.
         self.journal.repair()
-        episodes, state, complaints = latest_checkpoint(self.path / "checkpoint", len(self.journal))
-        self.warnings += [f"{complaint}; an earlier one is used" for complaint in complaints]
-        if state is not None:
-            self.search.load(state["search"], self.journal.newest(self.search.replay_capacity, episodes))
-            self._load_own(state["run"])
-            self._told = episodes
-        self.metrics.keep(0 if state is None else state["run"]["metrics"])
+        self.spool.drop_before(len(self.journal))
+        if not newest:
+            self._begin_anew()
         if self.metrics.records:
             self._seconds_before = float(self.metrics.records[-1].get("seconds") or 0.0)
+        self.failures_in_a_row = 0 if (self.path / "FAILED").exists() else self.journal.failures_in_a_row
         for name in ("DONE", "FAILED"):
             (self.path / name).unlink(missing_ok=True)
-        while self._told < len(self.journal):
-            self._take(self.journal.outcome(self._told), self.journal.query_of(self._told))
+        self._tell_journal()
 
     def slots(self) -> list[Slot]:
-        """Return the episodes that can run now, in the order in which `record` wants them."""
-        first = self._told
-        wanted = [query for query in self.search.open_queries() for _ in range(query.episodes)]
-        return [Slot(first + number, query) for number, query in enumerate(wanted[len(self._partial) :])]
+        """Return the episodes that can run now, in the order in which `record` wants them; none beyond the budget."""
+        limit = self.settings.budget.episodes or math.inf
+        wanted: list[Query] = []
+        for query in self.search.open_queries():
+            if wanted and self.search.episodes + len(wanted) >= limit:
+                break
+            wanted += [query] * query.episodes
+        done = len(self._partial)
+        return [Slot(self._told + number, query) for number, query in enumerate(wanted[done:])]
 
     def record(self, slot: Slot, outcome: Outcome, seconds: float, details: dict[str, Any]) -> Metrics | None:
         """Write a finished episode to the journal, then tell the search.
@@ -103,32 +112,29 @@ class Run:
 
         Returns:
             The metrics of the outer iteration that it completed, if it did.
+
+        Raises:
+            RunError: it is not this episode's turn, or the disk refuses; nothing is recorded then.
         """
         if slot.episode != len(self.journal):
             raise RunError(
                 f"episode {slot.episode} was recorded out of turn; the journal waits for {len(self.journal)}"
             )
-        worked = isinstance(outcome, Trajectory)
-        line = {
-            "query": slot.query.id,
-            "role": slot.query.role,
-            "iteration": slot.query.iteration,
-            **details,
-            "return": outcome.total() if worked else None,
-            "discounted": outcome.total(self.spec.gamma) if worked else None,
-        }
-        self.journal.append(outcome, line, seconds)
+        if isinstance(outcome, Failed):
+            outcome = Failed(clean_reason(outcome.reason))
+        self.journal.append(outcome, {**_described(slot.query), **details, **self._returns(outcome)}, seconds)
         self._seconds_rollout += seconds
+        self.failures_in_a_row = self.failures_in_a_row + 1 if isinstance(outcome, Failed) else 0
         return self._take(outcome, slot.query.id)
 
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
         reasons = self.search.stop()
-        minutes, target = self.settings.run.minutes, self.settings.budget.target
+        minutes, target, best = self.settings.run.minutes, self.settings.budget.target, self.scoreboard.best
         if minutes and self.seconds >= 60.0 * minutes:
             reasons["minutes"] = f"{self.seconds / 60.0:.1f} of {minutes:g} minutes are used"
-        if target is not None and self._best is not None and self._best[0] >= target:
-            reasons["target"] = f"an evaluated policy returned {self._best[0]:.4g}, the target is {target:.4g}"
+        if target is not None and best is not None and best.value >= target:
+            reasons["target"] = f"an evaluated policy returned {best.value:.4g}, the target is {target:.4g}"
         return reasons
 
     def finish(self, reasons: dict[str, str]) -> None:
@@ -137,118 +143,158 @@ class Run:
         replace_atomically(self.path / "DONE", text.encode())
 
     def fail(self, reason: str) -> None:
-        """Mark the run as failed; it can be resumed all the same."""
-        replace_atomically(self.path / "FAILED", (reason + "\n").encode())
+        """Mark the run as failed, if the disk still takes it; the run can be resumed all the same."""
+        with suppress(RunError):
+            replace_atomically(self.path / "FAILED", (reason + "\n").encode("utf-8", "replace"))
 
     @property
     def seconds(self) -> float:
         """Wall time of the run, over all its sessions."""
         return self._seconds_before + time.perf_counter() - self._started
 
+    # ---- from disk --------------------------------------------------------------------------------------------------
+
+    def _begin_anew(self) -> None:
+        """A search that was told nothing, and the counts that go with it."""
+        settings = self.settings
+        self.search: Search[Any] = make_search(
+            settings.search, self.spec, settings.search_config, seed=settings.seed, budget=settings.budget
+        )
+        self.metrics = MetricsFile(self.path)
+        self.scoreboard = Scoreboard(self.spec, settings.run.evaluate_probes)
+        self._told = 0
+        self._partial: list[Outcome] = []
+        self._seconds_before = self._seconds_rollout = 0.0
+
+    def _load_newest_checkpoint(self) -> bool:
+        """Load the newest checkpoint that is whole and fits the journal; say which ones were passed over."""
+        for path in checkpoint_paths(self.path / "checkpoint"):
+            try:
+                episodes, state = load_checkpoint(path)
+                if episodes <= len(self.journal):
+                    self._load_state(path, episodes, state)
+                    return True
+            except SchemaError:
+                raise
+            except RunError as error:
+                self.warnings.append(f"{error}; the state is computed again from an earlier one and the journal")
+                continue
+            raise RunError(
+                f"{path} stands at {episodes} episodes, but the journal has {len(self.journal)}: it has lost lines. "
+                f"Restore {self.path / 'journal.jsonl'} from a copy, or delete {path.parent} to go on without them"
+            )
+        return False
+
+    def _load_state(self, path: Path, episodes: int, state: dict[str, Any]) -> None:
+        self._begin_anew()
+        try:
+            if state["journal"] != self.journal.fingerprint(episodes):
+                raise RunError(f"{path} belongs to another journal")
+            self.metrics.keep(int(state["metrics"]))
+            self.scoreboard.load(state["scoreboard"])
+            self.search.load(state["search"], self.journal.newest(self.search.replay_capacity, episodes))
+            if self.search.episodes != episodes:
+                raise RunError(f"{path} counts {self.search.episodes} episodes, its name says {episodes}")
+            if not self.search.stop():
+                self.search.open_queries()  # A state that cannot even ask is found out here, while there is another.
+        except RunError:
+            raise
+        except Exception as error:
+            raise RunError(f"{path} does not fit this run: {type(error).__name__}: {error}") from error
+        self._told = episodes
+
+    def _tell_journal(self) -> None:
+        while self._told < len(self.journal):
+            self._compare(self.search.ask(), self._told)
+            self._take(self.journal.outcome(self._told), self.journal.query_of(self._told))
+
+    def _compare(self, query: Query, episode: int) -> None:
+        """Make sure that the journal's episode is of the policy that the search asks for now."""
+        crc, norm = self.journal.parameters_of(episode)
+        described = _described(query)
+        close = abs(described["parameters_norm"] - norm) <= SAME_NORM * max(norm, 1.0)
+        if query.id != self.journal.query_of(episode) or not close:
+            raise RunError(
+                f"the journal's episode {episode} ran another policy than the one the search asks for now; "
+                f"were the settings in {self.path / 'config.yaml'} or the version of abps changed?"
+            )
+        if described["parameters_crc"] != crc and not any("by rounding" in text for text in self.warnings):
+            self.warnings.append(
+                f"the policy of episode {episode} is computed slightly differently here (by rounding: another machine "
+                "or library); the run goes on, but not bit for bit as it would have there"
+            )
+
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _returns(self, outcome: Outcome) -> dict[str, float | None]:
+        if isinstance(outcome, Trajectory):
+            return {"return": outcome.total(), "discounted": outcome.total(self.spec.gamma)}
+        return {"return": None, "discounted": None}
 
     def _take(self, outcome: Outcome, query_id: int) -> Metrics | None:
         """Hand one recorded outcome to the search; tell the query when it is complete."""
         query = self.search.ask()
         if query.id != query_id:
-            raise RunError(
-                f"the journal's episode {self._told} belongs to query {query_id}, the search asks for {query.id}; "
-                "were the run's settings or the software's version changed?"
-            )
+            raise RunError(f"an episode of query {query_id} came, the search asks for query {query.id}")
         self._partial.append(outcome)
         self._told += 1
         if len(self._partial) < query.episodes:
             return None
         outcomes, self._partial = self._partial, []
-        self._remember_probe(query, outcomes)
+        self.scoreboard.note_probe(query, outcomes)
         metrics = self.search.tell(query, outcomes)
-        if metrics is None:
-            return None
-        return self._complete_iteration(metrics)
-
-    def _remember_probe(self, query: Query, outcomes: list[Outcome]) -> None:
-        returns = [outcome.total() for outcome in outcomes if isinstance(outcome, Trajectory)]
-        if query.role != "centre" and returns:
-            self._probes.append((float(np.mean(returns)), query.policy))
+        if metrics is not None:
+            return self._complete_iteration(metrics)
+        if self.settings.run.checkpoint_stages and self.search.between_stages:
+            self._save_checkpoint()
+        return None
 
     def _complete_iteration(self, metrics: Metrics) -> Metrics:
-        number = self.search.iteration
+        number, run = self.search.iteration, self.settings.run
+        due = run.evaluate_every > 0 and number % run.evaluate_every == 0
         start = time.perf_counter()
-        metrics = {**metrics, **self._evaluate(number)}
-        metrics["seconds_evaluation"] = time.perf_counter() - start
-        metrics["seconds_rollout"] = self._seconds_rollout
-        metrics["seconds"] = self.seconds
-        self._probes, self._seconds_rollout = [], 0.0
+        evaluated = self.scoreboard.end_iteration(self._evaluator if due else None, self.search.incumbent, number)
+        metrics = {
+            **metrics,
+            **evaluated,
+            "seconds_evaluation": time.perf_counter() - start,
+            "seconds_rollout": self._seconds_rollout,
+            "seconds": self.seconds,
+        }
+        self._seconds_rollout = 0.0
         self.metrics.append(metrics)
         self._save_policies()
-        if number % self.settings.run.checkpoint_every == 0:
-            state = {"search": self.search.state(replay=False), "run": self._own_state()}
-            save_checkpoint(self.path / "checkpoint", self._told, state)
+        if number % run.checkpoint_every == 0 or run.checkpoint_stages:
+            self._save_checkpoint()
         self.on_iteration(metrics)
         return metrics
 
-    def _evaluate(self, number: int) -> Metrics:
-        """Evaluate the current centre and the probes that could be the best so far."""
-        every = self.settings.run.evaluate_every
-        if self._evaluator is None or not every or number % every:
-            return {**_no_evaluation(), **self._maxima()}
-        policies = [self.search.incumbent, *self._probes_to_evaluate()]
-        evaluations = self._evaluator(policies, number)
-        for policy, evaluation in zip(policies, evaluations, strict=True):
-            self._note_evaluation(policy, evaluation)
-        centre = evaluations[0]
-        return {
-            "eval_return": centre.mean,
-            "eval_return_std": centre.std,
-            "eval_discounted": centre.mean_discounted,
-            "eval_failed": sum(evaluation.failed for evaluation in evaluations),
-            **self._maxima(),
+    def _save_checkpoint(self) -> None:
+        state = {
+            "journal": self.journal.fingerprint(self._told),
+            "metrics": len(self.metrics.records),
+            "scoreboard": self.scoreboard.state(),
+            "search": self.search.state(replay=False),
         }
-
-    def _probes_to_evaluate(self) -> list[Policy]:
-        choice = self.settings.run.evaluate_probes
-        if choice == "none" or not self._probes:
-            return []
-        if choice == "best":
-            return [max(self._probes, key=lambda probe: probe[0])[1]]
-        return [policy for _, policy in self._probes]
-
-    def _note_evaluation(self, policy: Policy, evaluation: Evaluation) -> None:
-        if evaluation.mean is None or evaluation.mean_discounted is None:
-            return
-        for name, value in (("return", evaluation.mean), ("discounted", evaluation.mean_discounted)):
-            known = self._maximum[name]
-            self._maximum[name] = value if known is None else max(known, value)
-        if self._best is None or evaluation.mean > self._best[0]:
-            self._best = (evaluation.mean, policy)
-
-    def _maxima(self) -> Metrics:
-        return {"max_return": self._maximum["return"], "max_discounted": self._maximum["discounted"]}
+        save_checkpoint(self.path / "checkpoint", self._told, state)
 
     def _save_policies(self) -> None:
-        best = self._best[1] if self._best is not None else self.search.result().best
+        best = self.scoreboard.best.policy if self.scoreboard.best is not None else self.search.result().best
         for name, policy in (("best", best), ("current", self.search.incumbent)):
             buffer = io.BytesIO()
             policy.write(buffer)
             replace_atomically(self.path / "policy" / f"{name}.npz", buffer.getvalue())
 
-    def _own_state(self) -> dict[str, Any]:
-        best = None
-        if self._best is not None:
-            value, policy = self._best
-            best = {"value": value, "parameters": policy.parameters, "normaliser": policy.normaliser.state()}
-        return {"metrics": len(self.metrics.records), "maximum": dict(self._maximum), "best": best}
 
-    def _load_own(self, state: dict[str, Any]) -> None:
-        self._maximum = dict(state["maximum"])
-        if state["best"] is not None:
-            best = state["best"]
-            normaliser = Normaliser.from_state(best["normaliser"])
-            self._best = (best["value"], Policy(self.spec, best["parameters"], normaliser))
-
-
-def _no_evaluation() -> Metrics:
-    return {"eval_return": None, "eval_return_std": None, "eval_discounted": None}
+def _described(query: Query) -> dict[str, Any]:
+    """The journal's fields about a query; its parameters by checksum and length, enough to recognise them."""
+    return {
+        "query": query.id,
+        "role": query.role,
+        "iteration": query.iteration,
+        "parameters_crc": zlib.crc32(query.parameters.tobytes()),
+        "parameters_norm": float(np.linalg.norm(query.parameters)),
+    }
 
 
 @contextmanager
@@ -271,7 +317,26 @@ def open_run(
     """
     if not (path / "config.yaml").exists():
         raise RunError(f"there is no run in {path} (no config.yaml)")
-    with claim(path):
+    with claim(path), threadpool_limits(1):
         run = Run(path, settings or read_settings(path), spec, evaluator)
-        run.restore()
+        with failures_noted(run):
+            run.restore()
         yield run
+
+
+@contextmanager
+def failures_noted(run: Run) -> Iterator[None]:
+    """Leave the reason in FAILED when the block ends with an error; an error that nobody foresaw becomes a `RunError`."""
+    try:
+        yield
+    except AbpsError as error:
+        run.fail(str(error))
+        raise
+    except Exception as error:
+        import traceback
+
+        run.fail(traceback.format_exc())
+        raise RunError(
+            f"the run stopped with {type(error).__name__}: {error}. Every finished episode is saved; the details are in "
+            f"{run.path / 'FAILED'} (this is a bug of abps or of an extension: please report it)"
+        ) from error
