@@ -50,8 +50,12 @@ class Window:
         return len(self.points)
 
     def add(self, point: Point) -> None:
-        """Append a point; the oldest one leaves when the window is full."""
-        self.points = [*self.points, point][-self.capacity :]
+        """Append a point; the oldest one leaves when the window is full, but never the newest centre: all else refers to it."""
+        points = [*self.points, point]
+        if len(points) > self.capacity:
+            newest = max((place for place, item in enumerate(points) if item.role == "centre"), default=-1)
+            del points[1 if newest == 0 else 0]
+        self.points = points
 
     def coordinates(self, normaliser: Normaliser) -> Array:
         """X (n, d): as they were tried, or re-mapped into the current normaliser's coordinates."""

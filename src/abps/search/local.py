@@ -81,6 +81,8 @@ class LocalSearch(Search[LocalT]):
         self._fitted: Fit | None = None
         self._posterior: GradientPosterior | None = None
         self._acquisition_fallbacks = 0
+        self._fallback = False
+        """Whether the open probe was placed by a fallback; counted when it is told, because a resume plans it anew."""
 
     # ---- what a concrete search says --------------------------------------------------------------------------------
 
@@ -130,6 +132,7 @@ class LocalSearch(Search[LocalT]):
             return self._learn_centre(stage[0])
         self._learn_probes(stage)
         self.probe += len(stage)
+        self._acquisition_fallbacks, self._fallback = self._acquisition_fallbacks + self._fallback, False
         done = self.stage == DESIGN or self.probe >= self.config.probes
         self._refit()
         if not done:
@@ -185,6 +188,8 @@ class LocalSearch(Search[LocalT]):
         self._fresh = Normaliser.empty(self.spec.observation_dim)
         if self.config.remap:
             self.centre = self.policies.rescaled(self.centre, old, self.normaliser)
+            if self.previous is not None:
+                self.previous = self.policies.rescaled(self.previous, old, self.normaliser)
             self.avoid = [self.policies.rescaled(point, old, self.normaliser) for point in self.avoid]
 
     # ---- the model --------------------------------------------------------------------------------------------------
@@ -258,10 +263,11 @@ class LocalSearch(Search[LocalT]):
             self.posterior.hyper.effective,
             rng,
             polished=settings.polished,
+            iterations=settings.iterations,
             avoid=np.array(self.avoid) if self.avoid else None,
             avoid_radius=settings.avoid_radius,
         )
-        self._acquisition_fallbacks += bool(found.fallback)
+        self._fallback = bool(found.fallback)
         return found.point
 
     def _condition(self, theta: Array, points: Array, prior: Prior) -> GradientPosterior:
@@ -327,6 +333,7 @@ class LocalSearch(Search[LocalT]):
         self._fresh = Normaliser.from_state(state["fresh"])
         self._acquisition_fallbacks = state["acquisition_fallbacks"]
         self._fitted = self._posterior = None
+        self._fallback = False
 
 
 def automatic_scale(values: Array) -> float:
