@@ -1,0 +1,259 @@
+"""`abps compare`: a grid of runs, carried out here or on a cluster, and its report."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from abps.cli.train import default_budget
+from abps.errors import ConfigError
+from abps.presets import PRESETS
+from abps.search.registry import SEARCHES
+from abps.study.executors.base import EXECUTORS
+from abps.study.grid import GRIDS, Cell, Grid, make_cells, parse_assignment, parse_axis, parse_names, parse_seeds
+
+__all__ = ["HELP", "configure_for", "execute"]
+
+HELP = """Run a grid of tasks, searches, seeds and settings, and write a report about it.
+
+Cells that are finished are skipped, broken and unfinished ones go on where they stopped, and cells that another process
+is running are waited for. Giving the same command again after Ctrl-C, a crash or a power loss does only what is missing;
+giving it on several machines with a shared file system shares the work."""
+
+EXAMPLES = """
+  abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
+  abps compare hopper --searches abs --axis abs.aggregation=softmax,mean,evidence     a setting as a further axis
+  abps compare hopper --searches abs --axis abs.gp.lengthscale_low+abs.gp.lengthscale_high=0.00125:0.025,0.0025:0.05
+  abps compare hopper,cheetah --searches abs,mpd --grid paper-table-1                 the paper's grid search
+  abps compare hopper --executor ray --address auto                                   on a Ray cluster
+  abps compare hopper --slurm > study.sh && sbatch study.sh                           on a SLURM cluster"""
+
+
+def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
+    """Add the command's arguments; the words themselves are kept, to be said again."""
+    parser.epilog = f"examples:{EXAMPLES}"
+    parser.set_defaults(argv=list(argv))
+    parser.add_argument(
+        "tasks", help="tasks, separated by commas: names from `abps tasks`, Gymnasium ids, module:factory"
+    )
+    parser.add_argument("--searches", default="abs,mpd,ars", help=f"of {', '.join(SEARCHES)} (default: abs,mpd,ars)")
+    parser.add_argument("--seeds", default="0-4", help="e.g. 0-4 or 0,3,7-9 (default: 0-4)")
+    parser.add_argument("--episodes", type=int, help="training episodes per run (default: as `abps train`)")
+    parser.add_argument("--preset", choices=PRESETS, default="cpu", help="budget of the critics (default: cpu)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
+    grid = parser.add_argument_group("settings; a name begins with the search, task, budget or run it belongs to")
+    grid.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="fixed", help="for all cells")
+    grid.add_argument(
+        "--axis", action="append", default=[], metavar="NAME=V,V,…",
+        help="one variant per value, each in a folder of its own; A+B=1:2,3:4 changes two settings together",
+    )  # fmt: skip
+    grid.add_argument("--grid", choices=tuple(GRIDS), help="axes known by name")
+    place = parser.add_argument_group("where it runs")
+    place.add_argument("--executor", choices=EXECUTORS, default="local", help="(default: local)")
+    place.add_argument("--address", help="of a Ray cluster (default: RAY_ADDRESS, or a new one on this machine)")
+    place.add_argument("--jobs", type=int, help="cells at the same time (default: as many as there are cores)")
+    place.add_argument(
+        "--retries", type=int, default=1, help="times a cell whose process died is started again (default: 1)"
+    )
+    place.add_argument("--hours", type=float, help="stop cleanly after so much time; the same command goes on")
+    place.add_argument(
+        "--slurm", action="store_true", help="print a SLURM array script for what is missing, run nothing"
+    )
+    place.add_argument("--cell", type=int, metavar="N", help="run one cell of the grid in this process (see --dry-run)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--dry-run", action="store_true", help="list the cells and how far they are, run nothing")
+    output.add_argument("--report", type=Path, metavar="FILE", help="HTML report (default: report.html in --runs)")
+    output.add_argument("--no-report", action="store_true", help="write none")
+    output.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    output.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Do what the arguments say; 0 only when every cell is done."""
+    cells = make_cells(_grid(arguments), arguments.runs)
+    if arguments.dry_run:
+        return _list(cells, arguments)
+    if arguments.slurm:
+        return _print_slurm(cells, arguments)
+    if arguments.cell is not None:
+        return _run_one(cells, arguments)
+    return _run_all(cells, arguments)
+
+
+def _grid(arguments: argparse.Namespace) -> Grid:
+    tasks, searches = parse_names(arguments.tasks), parse_names(arguments.searches)
+    if arguments.episodes is not None and arguments.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, got {arguments.episodes}")
+    axes = tuple(axis for axis in GRIDS.get(arguments.grid, ()) if axis.names[0].partition(".")[0] in searches)
+    if arguments.grid and not any(set(axis.tasks) & set(tasks) for axis in axes):
+        raise ConfigError(f"the grid {arguments.grid} says nothing about these tasks and searches")
+    return Grid(
+        tasks=tasks,
+        searches=searches,
+        seeds=parse_seeds(arguments.seeds),
+        episodes={task: arguments.episodes or default_budget(task).episodes for task in tasks},
+        preset=arguments.preset,
+        axes=(*axes, *map(parse_axis, arguments.axis)),
+        fixed=dict(map(parse_assignment, arguments.fixed)),
+    )
+
+
+def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    from abps.study.cells import find
+
+    found = [find(cell.path, cell.settings) for cell in cells]
+    if arguments.json:
+        listed = [
+            {"cell": cell.number, "run": str(cell.path), "budget": cell.settings.budget.episodes, **vars(there)}
+            for cell, there in zip(cells, found, strict=True)
+        ]
+        print(json.dumps(listed))
+    elif not arguments.quiet:
+        for cell, there in zip(cells, found, strict=True):
+            budget = cell.settings.budget.episodes
+            detail = f"  {there.detail}" if there.state in ("failed", "conflict") else ""
+            print(f"{cell.number:5}  {there.state:8} {there.episodes:6}/{budget:<6} {cell.path}{detail}")
+        missing = sum(1 for there in found if there.state != "done")
+        print(f"{len(cells)} cells, {missing} to run")
+    return 1 if any(there.state == "conflict" for there in found) else 0
+
+
+def _print_slurm(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    from abps.study.cells import find
+    from abps.study.schedule import check_conflicts
+    from abps.study.slurm import array_script
+
+    found = [find(cell.path, cell.settings) for cell in cells]
+    check_conflicts(cells, found)
+    missing = [cell.number for cell, there in zip(cells, found, strict=True) if there.state != "done"]
+    words = [word for word in arguments.argv if word not in ("--slurm", "--json", "--quiet")]
+    logs = (arguments.runs / "slurm").resolve()
+    logs.mkdir(parents=True, exist_ok=True)  # SLURM does not make the folder of its output files.
+    command = [sys.executable, "-m", "abps", "compare", *words]
+    cores = max(cell.settings.run.workers for cell in cells)
+    print(array_script(command, missing, folder=Path.cwd(), logs=logs, cores=cores), end="")
+    return 0
+
+
+def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    from abps.study.cells import find, run_cell, single_threaded
+
+    if not 0 <= arguments.cell < len(cells):
+        raise ConfigError(
+            f"there is no cell {arguments.cell}; the grid has cells 0 to {len(cells) - 1} (see --dry-run)"
+        )
+    cell = cells[arguments.cell]
+    os.environ.update(single_threaded())
+    signal.signal(signal.SIGTERM, _interrupt)
+    if find(cell.path, cell.settings).state != "done":
+        try:
+            run_cell(cell.path, cell.settings)
+        except KeyboardInterrupt:
+            print(
+                f"{cell.name}: interrupted; every finished episode is saved, the same command goes on", file=sys.stderr
+            )
+            return 130
+    there = find(cell.path, cell.settings)
+    if arguments.json:
+        print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
+    elif not arguments.quiet:
+        print(f"{cell.path}: {there.state} ({there.episodes} episodes)")
+    return 0 if there.state == "done" else 1
+
+
+def _run_all(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
+    from abps.cli.study_view import make_view
+    from abps.study.cells import find
+    from abps.study.executors import make_executor
+    from abps.study.schedule import Schedule, check_conflicts
+
+    check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
+    _check_tasks(cells)
+    signal.signal(signal.SIGTERM, _interrupt)
+    view = make_view(quiet=arguments.quiet or arguments.json)
+    workers = max(cell.settings.run.workers for cell in cells)
+    executor = make_executor(arguments.executor, jobs=arguments.jobs, address=arguments.address, workers=workers)
+    deadline = None if arguments.hours is None else time.monotonic() + 3600.0 * arguments.hours
+    schedule = Schedule(cells, executor, arguments.retries, view.change, view.tick, deadline)
+    try:
+        view.begin(schedule)
+        schedule.run()
+    except KeyboardInterrupt:
+        view.close()
+        again = shlex.join(["abps", "compare", *arguments.argv])
+        print(
+            f"\nInterrupted with {schedule.count('done')} of {len(cells)} cells done; every finished episode is saved. "
+            f"Go on with: {again}",
+            file=sys.stderr,
+        )
+        return 130
+    finally:
+        view.close()
+    return _conclude(schedule, arguments)
+
+
+def _check_tasks(cells: Sequence[Cell]) -> None:
+    """Make every task once: a wrong name should be known now, not after an hour."""
+    from abps.tasks.gym import make_task
+
+    for config in {cell.settings.task for cell in cells}:
+        make_task(config)
+
+
+def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
+    """Report, and say how it went."""
+    from abps.study.records import load_run
+
+    runs = [load_run(item.cell.path) for item in schedule.states if (item.cell.path / "config.yaml").exists()]
+    content: dict[str, Any] = {}
+    file = arguments.report or arguments.runs / "report.html"
+    if runs and not arguments.no_report:
+        from abps.study.report import write_report
+
+        content = write_report(runs, file)
+    failed = [item for item in schedule.states if item.state == "failed"]
+    missing = schedule.count("waiting", "elsewhere")
+    if arguments.json:
+        rows = [{"cell": item.cell.number, "run": str(item.cell.path), "state": item.state, "skipped": item.skipped,
+                 "message": item.message} for item in schedule.states]  # fmt: skip
+        out = {"done": schedule.count("done"), "failed": len(failed), "missing": missing, "cells": rows,
+               "report": str(file) if content else None, "rows": content.get("rows", [])}  # fmt: skip
+        print(json.dumps(out, ensure_ascii=False))
+    else:
+        for item in failed:
+            print(f"failed: {item.cell.path}: {item.message} (see worker.log there)", file=sys.stderr)
+        if not arguments.quiet:
+            _print_summary(runs)
+            print(
+                f"{schedule.count('done')} of {len(schedule.states)} cells are done, {len(failed)} failed, {missing} missing."
+            )
+            for notice in content.get("warnings", []):
+                if notice["level"] != "note":
+                    print(f"{notice['level']}: {notice['text']}")
+            if content:
+                print(f"The report is {file}")
+        if failed or missing:
+            print(f"Run what is missing with: {shlex.join(['abps', 'compare', *arguments.argv])}", file=sys.stderr)
+    return 1 if failed or missing else 0
+
+
+def _print_summary(runs: Sequence[Any]) -> None:
+    from rich.console import Console
+
+    from abps.study.groups import group_runs, summarise
+    from abps.study.summary import summary_table
+
+    if any(run.metrics for run in runs):
+        console = Console()
+        # In a file there is no width to keep to; a table that is cut off would be of no use there.
+        Console(width=None if console.is_terminal else 160).print(summary_table(summarise(group_runs(runs))))
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,116 @@
+"""What a person sees while a study runs: a live table on a terminal, one line per event elsewhere."""
+
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+
+from abps.study.progress import Follower, Snapshot
+from abps.study.schedule import CellState, Schedule
+from abps.study.watch import duration, overview
+
+__all__ = ["LineView", "LiveView", "View", "make_view"]
+
+REFRESH = 1.0
+
+
+class View(Protocol):
+    """Told of everything that happens in a study."""
+
+    def begin(self, schedule: Schedule) -> None: ...
+
+    def change(self, item: CellState) -> None: ...
+
+    def tick(self, schedule: Schedule) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def begin(self, schedule: Schedule) -> None: ...
+
+    def change(self, item: CellState) -> None: ...
+
+    def tick(self, schedule: Schedule) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LineView:
+    """One line per event, for log files."""
+
+    def begin(self, schedule: Schedule) -> None:
+        done = schedule.count("done")
+        self._print(f"{len(schedule.states)} cells, {done} done already; {schedule.executor.describe()}")
+
+    def change(self, item: CellState) -> None:
+        took = (
+            f" after {duration(time.monotonic() - item.started)}"
+            if item.state in ("done", "failed") and item.started
+            else ""
+        )
+        self._print(f"{item.cell.name}: {item.state}{took}" + (f" ({item.message})" if item.message else ""))
+
+    def tick(self, schedule: Schedule) -> None: ...
+
+    def close(self) -> None: ...
+
+    def _print(self, text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class LiveView:
+    """A table that is drawn anew every second, on standard error."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._followers: dict[str, Follower] = {}
+        self._drawn = 0.0
+        self._note = ""
+
+    def begin(self, schedule: Schedule) -> None:
+        self._note = schedule.executor.describe()
+        self._live.start()
+
+    def change(self, item: CellState) -> None:
+        if item.state == "failed" or (item.state == "waiting" and item.message):
+            colour = "red" if item.state == "failed" else "yellow"
+            self._console.print(f"{item.cell.name}: {item.state}: {item.message}", style=colour, markup=False)
+
+    def tick(self, schedule: Schedule) -> None:
+        if time.monotonic() - self._drawn >= REFRESH:
+            self._drawn = time.monotonic()
+            counts = Counter(item.state for item in schedule.states)
+            snapshots = [self._snapshot(item) for item in schedule.states]
+            self._live.update(overview(snapshots, self._console.height, self._note, counts), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _snapshot(self, item: CellState) -> Snapshot:
+        cell, settings = item.cell, item.cell.settings
+        follower = self._followers.setdefault(cell.name, Follower(cell.path))
+        return replace(
+            follower.read(),
+            task=settings.task.name,
+            search=f"{settings.search} {settings.variant}".strip(),
+            seed=settings.seed,
+            state=item.state,
+            reason="",
+            budget=settings.budget.episodes,
+        )
+
+
+def make_view(*, quiet: bool) -> View:
+    """The view that fits standard error."""
+    if quiet:
+        return SilentView()
+    console = Console(stderr=True)
+    return LiveView(console) if console.is_terminal else LineView()

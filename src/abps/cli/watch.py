@@ -1,0 +1,88 @@
+"""`abps watch`: running work in the terminal, and TensorBoard files of it."""
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+__all__ = ["HELP", "configure", "execute"]
+
+HELP = """Look at runs while they are trained: how far each is, how well it does, and how long it will take.
+
+Give run directories, or folders with runs in them; new runs in a folder appear by themselves. Nothing is changed in them."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], help="runs or folders (default: runs)")
+    parser.add_argument("--once", action="store_true", help="print one picture and stop")
+    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="between two pictures (default: 2)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run and stop")
+    parser.add_argument(
+        "--tensorboard", type=Path, metavar="DIR",
+        help="also write TensorBoard files there; calling it again adds what is new (view: tensorboard --logdir DIR)",
+    )  # fmt: skip
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Show the runs until Ctrl-C, or until none of them is running."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from abps.errors import ConfigError
+
+    if arguments.every <= 0:
+        raise ConfigError(f"--every must be positive, got {arguments.every:g}")
+    watcher = _Watcher(arguments.runs, arguments.tensorboard)
+    snapshots = watcher.look()
+    if arguments.json:
+        for item in snapshots:
+            print(json.dumps({**asdict(item), "path": str(item.path), "seconds_left": item.left}))
+        return 0
+    console = Console()
+    if arguments.once or not console.is_terminal:
+        Console(width=None if console.is_terminal else 160).print(watcher.picture(snapshots, None))
+        return 0
+    try:
+        with Live(watcher.picture(snapshots, console.height), console=console, auto_refresh=False) as live:
+            while any(item.state == "running" for item in snapshots):
+                time.sleep(arguments.every)
+                snapshots = watcher.look()
+                live.update(watcher.picture(snapshots, console.height), refresh=True)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+class _Watcher:
+    """Finds runs, follows them, and hands new iterations to TensorBoard."""
+
+    def __init__(self, paths: list[Path], tensorboard: Path | None) -> None:
+        from abps.study.tensorboard import TensorBoardExport
+
+        self._paths = paths
+        self._followers: dict[Path, Any] = {}
+        self._export = TensorBoardExport(tensorboard) if tensorboard is not None else None
+        self._folder = tensorboard
+        self._exported = 0
+
+    def look(self) -> list[Any]:
+        from abps.study.progress import Follower
+        from abps.study.records import find_runs
+
+        found = find_runs(self._paths)
+        for path in found:
+            self._followers.setdefault(path, Follower(path))
+            if self._export is not None:
+                self._exported += self._export.update(path)
+        return [self._followers[path].read() for path in found]
+
+    def picture(self, snapshots: list[Any], height: int | None) -> Any:
+        from abps.study.watch import overview
+
+        note = ""
+        if self._folder is not None:
+            note = f"TensorBoard: {self._exported} outer iterations written to {self._folder}"
+        return overview(snapshots, height, note)

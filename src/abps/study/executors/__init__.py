@@ -1,0 +1,7 @@
+"""Where cells run: in local processes or on a Ray cluster. The contract is in `base`; `abps.study.schedule` decides what runs."""
+
+from abps.study.executors.base import Executor as Executor
+from abps.study.executors.base import Outcome as Outcome
+from abps.study.executors.base import make_executor as make_executor
+
+__all__ = ["Executor", "Outcome", "make_executor"]

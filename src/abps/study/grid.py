@@ -1,0 +1,289 @@
+"""A grid: tasks × searches × seeds × any settings, as a list of cells that are runs in the normal layout.
+
+An *axis* names one setting (`abs.step`) or several that change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`)
+and the values it takes. The first word says whose setting it is: a search's name, `task`, `run`, or the word `preset` alone.
+An axis of a search multiplies the cells of that search only. What an axis changes is written into the run's `variant`,
+which is part of its path: two variants never share a directory.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from abps.config import BudgetConfig, RunConfig, from_dict, to_dict
+from abps.errors import ConfigError
+from abps.presets import PRESETS, search_config, task_config
+from abps.run.directory import RunSettings, run_path
+from abps.search.registry import SEARCHES, search_entry
+
+__all__ = [
+    "GRIDS",
+    "PAPER_TABLE_1",
+    "Axis",
+    "Cell",
+    "Grid",
+    "make_cells",
+    "parse_assignment",
+    "parse_axis",
+    "parse_names",
+    "parse_seeds",
+]
+
+OWNERS = ("task", "budget", "run")
+MAX_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One or several settings that change together, and the texts of the values they take."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    """One tuple per point of the axis, one text per name."""
+    tasks: tuple[str, ...] = ()
+    """The tasks it holds for; empty: all."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is to be compared."""
+
+    tasks: tuple[str, ...]
+    searches: tuple[str, ...]
+    seeds: tuple[int, ...]
+    episodes: Mapping[str, int]
+    """Training episodes per task; 0: no limit."""
+    preset: str = "cpu"
+    axes: tuple[Axis, ...] = ()
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    """Settings that hold for all cells they apply to, by dotted name; they do not make a variant."""
+
+
+class Cell(NamedTuple):
+    """One run of a study."""
+
+    number: int
+    """Its place in the whole grid, which does not depend on what is finished already."""
+    path: Path
+    settings: RunSettings
+
+    @property
+    def name(self) -> str:
+        """task/search[@variant]/seed-n, the way a cell is spoken of."""
+        return "/".join(self.path.parts[-3:])
+
+
+def _pairs(*bounds: tuple[str, str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(bounds)
+
+
+def _paper_table_1() -> tuple[Axis, ...]:
+    """The paper's Table 1: step sizes (ABS only) and lengthscale priors, smaller by half for the three large tasks."""
+    small, large = ("pendulum", "swimmer", "hopper"), ("cheetah", "walker", "ant")
+    wide = _pairs(("0.00125", "0.025"), ("0.0025", "0.05"))
+    narrow = _pairs(("0.000625", "0.0125"), ("0.00125", "0.025"))
+    axes = [
+        Axis(("abs.step",), (("0.0025",), ("0.005",)), small),
+        Axis(("abs.step",), (("0.00125",), ("0.0025",)), large),
+    ]
+    for search in ("abs", "mpd"):
+        names = (f"{search}.gp.lengthscale_low", f"{search}.gp.lengthscale_high")
+        axes += [Axis(names, wide, small), Axis(names, narrow, large)]
+    return tuple(axes)
+
+
+PAPER_TABLE_1 = _paper_table_1()
+GRIDS: dict[str, tuple[Axis, ...]] = {"paper-table-1": PAPER_TABLE_1}
+"""Grids known by name."""
+
+
+def make_cells(grid: Grid, root: Path) -> list[Cell]:
+    """Return the grid's cells, seed by seed, so that a study cut short has every search on every task at least once.
+
+    Raises:
+        ConfigError: an unknown name, a value out of range, or an axis that no cell has.
+    """
+    _check(grid)
+    cells: dict[Path, Cell] = {}
+    for seed, task, search in itertools.product(grid.seeds, grid.tasks, grid.searches):
+        for settings in _variants(grid, task, search, seed):
+            path = run_path(root, settings)
+            known = cells.setdefault(path, Cell(len(cells), path, settings))
+            if known.settings != settings:
+                raise ConfigError(f"two different cells of the grid have the path {path}; rename one of the tasks")
+    return list(cells.values())
+
+
+def parse_axis(text: str) -> Axis:
+    """Read `name=value,value`, `a+b=1:2,3:4` for settings that change together; `;` separates values with commas.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    left, separator, right = text.partition("=")
+    names = tuple(name.strip() for name in left.split("+"))
+    values = [value.strip() for value in right.split(";" if ";" in right else ",")]
+    if not separator or not all(names) or not all(values):
+        raise ConfigError(f"cannot read the axis {text!r}; expected name=value,value, e.g. abs.step=0.0025,0.005")
+    points = tuple(tuple(part.strip() for part in value.split(":")) if len(names) > 1 else (value,) for value in values)
+    for point in points:
+        if len(point) != len(names):
+            raise ConfigError(
+                f"the axis {text!r} changes {len(names)} settings together, so each of its values must be {len(names)} "
+                f"numbers joined by ':'; got {':'.join(point)!r}"
+            )
+    return Axis(names, points)
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Read `name=value`.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    name, separator, value = (part.strip() for part in text.partition("="))
+    if not separator or not name or not value:
+        raise ConfigError(f"cannot read the setting {text!r}; expected name=value, e.g. mpd.probes=8")
+    return name, value
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Read names separated by commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Read `0-4` or `0,3,7-9`, each seed once.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    seeds: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+        if match is None:
+            raise ConfigError(f"cannot read the seeds {text!r}; expected numbers and ranges, e.g. 0-4 or 0,3,7-9")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MAX_SEEDS:
+            raise ConfigError(f"the range of seeds {part.strip()!r} is empty or has more than {MAX_SEEDS} of them")
+        seeds.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(seeds)
+
+
+def _check(grid: Grid) -> None:
+    if not (grid.tasks and grid.searches and grid.seeds):
+        raise ConfigError("a grid needs at least one task, one search and one seed")
+    for search in grid.searches:
+        search_entry(search)
+    axes = [name for axis in grid.axes for name in axis.names]
+    for name in (*axes, *grid.fixed):
+        owner = name.partition(".")[0]
+        if owner in SEARCHES and owner not in grid.searches:
+            raise ConfigError(f"{name} is a setting of {owner}, which is not among the searches of this grid")
+        if name != "preset" and (owner not in (*SEARCHES, *OWNERS) or "." not in name):
+            raise ConfigError(
+                f"cannot tell whose setting {name!r} is; begin it with a search ({', '.join(grid.searches)}), with "
+                f"{', '.join(OWNERS)}, or write preset alone"
+            )
+    if twice := sorted({name for name in axes if name in grid.fixed}):
+        raise ConfigError(f"{', '.join(twice)} cannot be both fixed and an axis")
+    if "budget.episodes" in (*axes, *grid.fixed):
+        raise ConfigError("set the budget with --episodes, not as a setting: longer runs continue shorter ones")
+    for axis in grid.axes:
+        if axis.tasks and not set(axis.tasks) & set(grid.tasks):
+            continue
+        if len(set(axis.values)) < len(axis.values):
+            raise ConfigError(f"the axis {'+'.join(axis.names)} has a value twice")
+
+
+def _variants(grid: Grid, task: str, search: str, seed: int) -> Iterator[RunSettings]:
+    axes = [axis for axis in grid.axes if (not axis.tasks or task in axis.tasks) and _applies(axis.names, search)]
+    for points in itertools.product(*(axis.values for axis in axes)):
+        chosen = {
+            name: text
+            for axis, point in zip(axes, points, strict=True)
+            for name, text in zip(axis.names, point, strict=True)
+        }
+        yield _settings(grid, task, search, seed, chosen)
+
+
+def _applies(names: Sequence[str], search: str) -> bool:
+    return any(name.partition(".")[0] in (search, "preset", *OWNERS) for name in names)
+
+
+def _settings(grid: Grid, task: str, search: str, seed: int, chosen: Mapping[str, str]) -> RunSettings:
+    """The settings of one cell: the preset's, then the fixed ones, then the axes' values."""
+    changes = {**grid.fixed, **chosen}
+    preset = changes.pop("preset", grid.preset)
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
+    parts: dict[str, Any] = {
+        "task": task_config(task, search, preset),
+        search: search_config(search, task, preset),
+        "budget": BudgetConfig(episodes=grid.episodes[task]),
+        "run": RunConfig(),
+    }
+    own = {name: text for name, text in changes.items() if name.partition(".")[0] in parts}
+    for owner in parts:
+        mine = {name.partition(".")[2]: text for name, text in own.items() if name.partition(".")[0] == owner}
+        parts[owner] = _changed(parts[owner], mine, owner) if mine else parts[owner]
+    labels = [_label(name, search, parts, preset) for name in chosen if name in own or name == "preset"]
+    return RunSettings(
+        parts["task"], search, parts[search], parts["budget"], parts["run"], seed, variant=",".join(labels)
+    )
+
+
+def _changed(config: Any, changes: Mapping[str, str], owner: str) -> Any:
+    """Return `config` with dotted settings replaced; all at once, because some are only valid together."""
+    document = to_dict(config)
+    for name, text in changes.items():
+        *groups, last = name.split(".")
+        place = document
+        for group in groups:
+            inner = place.setdefault(group, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{owner}.{name}: {group} is a setting, not a group of settings")
+            place = inner
+        place[last] = _value(text, place.get(last))
+    return from_dict(type(config), document, where=f"{owner}.")
+
+
+def _value(text: str, default: Any) -> Any:
+    """Read a value; a setting that is a list takes its numbers separated by commas."""
+    if isinstance(default, list):
+        return [_scalar(part.strip()) for part in text.split(",")]
+    return text if isinstance(default, str) else _scalar(text)
+
+
+def _scalar(text: str) -> Any:
+    words = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _label(name: str, search: str, parts: Mapping[str, Any], preset: str) -> str:
+    """`name=value` as it was understood, so that 0.10 and 0.1 are one variant; the search's own name is left out."""
+    if name == "preset":
+        return f"preset={preset}"
+    owner, _, rest = name.partition(".")
+    value = parts[owner]
+    for part in rest.split("."):
+        value = getattr(value, part)
+    return f"{rest if owner == search else name}={_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(_shown(part) for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,190 @@
+"""How far runs are, read from their files while others write them: cheap enough to do every second for hundreds of runs."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from abps.study.cells import is_locked
+
+__all__ = ["Follower", "Snapshot", "read_jsonl_from"]
+
+RECENT = 5
+"""Outer iterations over which the present rate is measured."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One run at one moment; None where nothing is known yet."""
+
+    path: Path
+    task: str
+    search: str
+    seed: int | None
+    state: str
+    """running, done, failed, stopped."""
+    reason: str
+    episodes: int
+    budget: int
+    """Episodes it will use; 0: no limit of that kind."""
+    centre: float | None
+    """Undiscounted return of the current centre: a fresh evaluation where there is one."""
+    best: float | None
+    score: float | None
+    """R̃² of the best critic."""
+    ascent: float | None
+    """P(ascent) of the last step."""
+    rate: float | None
+    """Episodes per minute, over the last few outer iterations."""
+    seconds: float
+    """Wall time of all its sessions, as of the last outer iteration."""
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the budget is used, at the present rate."""
+        if not self.budget or not self.rate or self.state != "running":
+            return None
+        return 60.0 * max(0, self.budget - self.episodes) / self.rate
+
+
+class Follower:
+    """Follows one run; each `read` only reads what was added since the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._journal_at = self._metrics_at = 0
+        self._episodes = 0
+        self._rows: list[dict[str, Any]] = []
+        self._config: dict[str, Any] = {}
+        self._config_time = 0
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The metrics read so far, one mapping per outer iteration."""
+        return self._rows
+
+    def read(self) -> Snapshot:
+        """Look at the run as it is now."""
+        self._read_config()
+        self._read_journal()
+        self._read_metrics()
+        state, reason = _state(self.path)
+        last = self._rows[-1] if self._rows else {}
+        task, search = self._config.get("task"), self._config.get("search")
+        names = self.path.resolve().parts
+        label = search.get("name", "?") if isinstance(search, dict) else names[-2]
+        variant = self._config.get("variant")
+        return Snapshot(
+            path=self.path,
+            task=str(task.get("name", "?")) if isinstance(task, dict) else names[-3],
+            search=f"{label} {variant}" if variant else str(label),
+            seed=_whole(self._config.get("seed")),
+            state=state,
+            reason=reason,
+            episodes=self._episodes,
+            budget=self._budget(),
+            centre=_first_number(last, "eval_return", "centre_return"),
+            best=_number(last.get("max_return")),
+            score=_largest(last.get("r2_validation")),
+            ascent=_number(last.get("probability_ascent")),
+            rate=self._rate(),
+            seconds=_number(last.get("seconds")) or 0.0,
+        )
+
+    def _budget(self) -> int:
+        budget = self._config.get("budget")
+        return _whole(budget.get("episodes")) or 0 if isinstance(budget, dict) else 0
+
+    def _rate(self) -> float | None:
+        recent = self._rows[-RECENT - 1 :]
+        if not recent:
+            return None
+        first = recent[0] if len(recent) > 1 else {"episodes": 0, "seconds": 0.0}
+        episodes = (_number(recent[-1].get("episodes")) or 0) - (_number(first.get("episodes")) or 0)
+        seconds = (_number(recent[-1].get("seconds")) or 0) - (_number(first.get("seconds")) or 0)
+        return 60.0 * episodes / seconds if seconds > 0 and episodes > 0 else None
+
+    def _read_config(self) -> None:
+        try:
+            changed = (self.path / "config.yaml").stat().st_mtime_ns
+            if changed != self._config_time:
+                document = yaml.safe_load((self.path / "config.yaml").read_bytes())
+                self._config = document if isinstance(document, dict) else {}
+                self._config_time = changed
+        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+            pass  # Nothing there yet, or damaged: the folders' names serve.
+
+    def _read_journal(self) -> None:
+        data, end, started_over = _added(self.path / "journal.jsonl", self._journal_at)
+        self._episodes = data.count(b"\n") + (0 if started_over else self._episodes)
+        self._journal_at = end
+
+    def _read_metrics(self) -> None:
+        rows, end, started_over = read_jsonl_from(self.path / "metrics.jsonl", self._metrics_at)
+        self._rows = rows if started_over else self._rows + rows
+        self._metrics_at = end
+
+
+def read_jsonl_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int, bool]:
+    """Read the whole lines after byte `start`.
+
+    Returns:
+        The objects, the byte after the last whole line, and whether the file was cut and is read from its beginning.
+    """
+    data, end, started_over = _added(path, start)
+    rows = []
+    for line in data.splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows, end, started_over
+
+
+def _added(path: Path, start: int) -> tuple[bytes, int, bool]:
+    """Whole lines beyond `start`; a file that became shorter (a run that was resumed) is read anew."""
+    try:
+        with path.open("rb") as file:
+            started_over = file.seek(0, os.SEEK_END) < start
+            file.seek(0 if started_over else start)
+            data = file.read()
+    except OSError:
+        return b"", 0, start > 0
+    whole = data[: data.rfind(b"\n") + 1]
+    return whole, (0 if started_over else start) + len(whole), started_over
+
+
+def _state(path: Path) -> tuple[str, str]:
+    if is_locked(path):
+        return "running", ""
+    for name, state in (("FAILED", "failed"), ("DONE", "done")):
+        if (path / name).exists():
+            try:
+                lines = (path / name).read_text(errors="replace")[:500].splitlines()
+            except OSError:
+                lines = []
+            return state, lines[0] if lines else ""
+    return "stopped", ""
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _first_number(row: dict[str, Any], *names: str) -> float | None:
+    return next((number for name in names if (number := _number(row.get(name))) is not None), None)
+
+
+def _largest(value: Any) -> float | None:
+    values = value if isinstance(value, list) else [value]
+    numbers = [number for part in values if (number := _number(part)) is not None]
+    return max(numbers, default=None)

@@ -1,0 +1,116 @@
+"""Running work as a table in the terminal: what `abps watch` shows, and `abps compare` while it works.
+
+Functions take snapshots and return something rich can print; nothing is read here but the clock.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from abps.study.progress import Snapshot
+
+__all__ = ["duration", "overview", "runs_table", "study_time_left"]
+
+STYLES = {
+    "running": "cyan",
+    "elsewhere": "cyan",
+    "done": "green",
+    "failed": "bold red",
+    "stopped": "yellow",
+    "waiting": "dim",
+}
+URGENCY = ("failed", "running", "elsewhere", "stopped", "waiting", "done")
+BAR = 10
+
+
+def overview(
+    snapshots: Sequence[Snapshot], height: int | None = None, note: str = "", total: Counter[str] | None = None
+) -> RenderableType:
+    """The table and a line that counts; when the screen is too low, what is finished is left out first.
+
+    Args:
+        snapshots: the runs.
+        height: lines of the screen; None: no limit.
+        note: a phrase for the counting line.
+        total: counts by state, where not every run has a snapshot.
+    """
+    counts = total or Counter(item.state for item in snapshots)
+    line = Text()
+    for state in (state for state in URGENCY[::-1] if counts.get(state)):
+        line.append(f"{counts[state]} {state}  ", style=STYLES[state])
+    left = study_time_left(snapshots)
+    if left is not None:
+        line.append(f"about {duration(left)} left  ")
+    line.append(note, style="dim")
+    return Group(runs_table(snapshots, None if height is None else max(3, height - 7)), line)
+
+
+def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None) -> Table:
+    """One line per run."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for name, justify in (("task", "left"), ("search", "left"), ("seed", "right"), ("state", "left"), ("episodes", "left"),
+                          ("centre", "right"), ("best", "right"), ("R̃²", "right"), ("P(ascent)", "right"),
+                          ("ep/min", "right"), ("time", "right"), ("left", "right")):  # fmt: skip
+        wrap = {"overflow": "ellipsis", "no_wrap": True}
+        table.add_column(name, justify=justify, **wrap)  # type: ignore[arg-type]
+    shown = list(snapshots)
+    if rows is not None and len(shown) > rows:
+        kept = sorted(range(len(shown)), key=lambda index: (URGENCY.index(shown[index].state), index))[: rows - 1]
+        shown = [shown[index] for index in sorted(kept)]
+    for item in shown:
+        table.add_row(*_cells(item))
+        if item.state == "failed" and item.reason:
+            table.add_row("", Text(item.reason, style="red", overflow="ellipsis"))
+    if len(shown) < len(snapshots):
+        table.add_row(Text(f"… and {len(snapshots) - len(shown)} more", style="dim"))
+    return table
+
+
+def study_time_left(snapshots: Sequence[Snapshot]) -> float | None:
+    """Seconds until everything unfinished is done, at the present rate of all running work; None when unknown."""
+    rate = sum(item.rate or 0.0 for item in snapshots if item.state in ("running", "elsewhere"))
+    unfinished = [item for item in snapshots if item.state in ("running", "elsewhere", "waiting")]
+    if rate <= 0 or any(not item.budget for item in unfinished):
+        return None
+    return 60.0 * sum(max(0, item.budget - item.episodes) for item in unfinished) / rate
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `7 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _cells(item: Snapshot) -> list[RenderableType]:
+    done = f"{item.episodes}/{item.budget}" if item.budget else str(item.episodes)
+    return [
+        item.task,
+        item.search,
+        "–" if item.seed is None else str(item.seed),
+        Text(item.state, style=STYLES[item.state]),
+        Text.assemble((_bar(item), STYLES[item.state]), f" {done}"),
+        _shown(item.centre, ".4g"),
+        _shown(item.best, ".4g"),
+        _shown(item.score, ".2f"),
+        _shown(item.ascent, ".2f"),
+        _shown(item.rate, ".3g") if item.state in ("running", "elsewhere") else "–",
+        duration(item.seconds) if item.seconds else "–",
+        "–" if item.left is None else duration(item.left),
+    ]
+
+
+def _bar(item: Snapshot) -> str:
+    filled = round(BAR * min(1.0, item.episodes / item.budget)) if item.budget else 0
+    return "━" * filled + "╌" * (BAR - filled)
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"
