@@ -1,3 +1,79 @@
-"""abps: good deterministic policies in few episodes (Augmented Bayesian Policy Search and its peers)."""
+"""abps: good deterministic policies in few episodes (Augmented Bayesian Policy Search and its peers).
+
+The public names, nothing else. They are imported when they are first used, so that `import abps` and `abps --help` are quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AbpsError",
+    "AbsConfig",
+    "ArsConfig",
+    "BudgetConfig",
+    "ConfigError",
+    "Failed",
+    "Normaliser",
+    "NumericsError",
+    "Policy",
+    "Query",
+    "RunError",
+    "SearchResult",
+    "ShapeError",
+    "Task",
+    "TaskConfig",
+    "TaskError",
+    "TaskSpec",
+    "Trajectory",
+    "__version__",
+    "attempt_episode",
+    "load_policy",
+    "make_search",
+    "make_task",
+    "run_episode",
+    "search_config",
+    "task_config",
+]
+
+if TYPE_CHECKING:
+    from abps.config import AbsConfig, ArsConfig, BudgetConfig, TaskConfig
+    from abps.errors import AbpsError, ConfigError, NumericsError, RunError, ShapeError, TaskError
+    from abps.normaliser import Normaliser
+    from abps.policies import Policy, load_policy
+    from abps.presets import search_config, task_config
+    from abps.rollouts.episode import attempt_episode, run_episode
+    from abps.search.base import Query, SearchResult
+    from abps.search.registry import make_search
+    from abps.tasks.gym import Task, make_task
+    from abps.tasks.spec import TaskSpec
+    from abps.trajectory import Failed, Trajectory
+
+_HOMES = {
+    "abps.config": ("AbsConfig", "ArsConfig", "BudgetConfig", "TaskConfig"),
+    "abps.errors": ("AbpsError", "ConfigError", "NumericsError", "RunError", "ShapeError", "TaskError"),
+    "abps.normaliser": ("Normaliser",),
+    "abps.policies": ("Policy", "load_policy"),
+    "abps.presets": ("search_config", "task_config"),
+    "abps.rollouts.episode": ("attempt_episode", "run_episode"),
+    "abps.search.base": ("Query", "SearchResult"),
+    "abps.search.registry": ("make_search",),
+    "abps.tasks.gym": ("Task", "make_task"),
+    "abps.tasks.spec": ("TaskSpec",),
+    "abps.trajectory": ("Failed", "Trajectory"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module on first use."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'abps' has no public name {name!r}; public are {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -172,7 +172,9 @@ class Search(ABC, Generic[ConfigT]):
             reasons["steps"] = f"{self.steps} of {budget.steps} environment steps are used"
         if budget.target is not None and self._best_centre >= budget.target:
             reasons["target"] = f"a centre returned {self._best_centre:.4g}, the target is {budget.target:.4g}"
-        if budget.plateau and self.iteration - self._best_centre_iteration >= budget.plateau:
+        # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
+        known = np.isfinite(self._best_centre)
+        if budget.plateau and known and self.iteration - self._best_centre_iteration >= budget.plateau:
             reasons["plateau"] = f"no better centre for {budget.plateau} outer iterations"
         return reasons
 

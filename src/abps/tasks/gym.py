@@ -13,8 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from abps.config import TaskConfig
+from abps.config import TaskConfig, replace
 from abps.errors import TaskError
+from abps.presets import task_config
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["DEFAULT_HORIZON", "Task", "make_task"]
@@ -36,32 +37,27 @@ class Task:
     """True when `make_env` hands out one and the same object, which no second process can use."""
 
 
-def make_task(source: "TaskConfig | gymnasium.Env[Any, Any]", **changes: Any) -> Task:
+def make_task(source: "str | TaskConfig | gymnasium.Env[Any, Any]", **changes: Any) -> Task:
     """Make and check a task.
 
     Args:
-        source: settings (see `presets.task_config` for names), or an environment object.
+        source: a short name, a Gymnasium id or `module:factory` (see `presets.task_config`), settings, or an environment
+            object.
         changes: settings to override, e.g. `gamma=1.0`.
 
     Raises:
         TaskError: the environment cannot be made, or its spaces are not supported.
     """
     if isinstance(source, gymnasium.Env):
-        config = _replace(TaskConfig(id=_env_id(source), name=_env_id(source)), changes)
+        config = replace(TaskConfig(id=_env_id(source), name=_env_id(source)), **changes)
         return Task(config, _check(source, config), lambda: source, shared=True)
-    config = _replace(source, changes)
+    config = replace(task_config(source) if isinstance(source, str) else source, **changes)
     env = _make_env(config)
     try:
         spec = _check(env, config)
     finally:
         env.close()
     return Task(config, spec, lambda: _make_env(config))
-
-
-def _replace(config: TaskConfig, changes: dict[str, Any]) -> TaskConfig:
-    from abps.config import replace
-
-    return replace(config, **changes) if changes else config
 
 
 def _env_id(env: "gymnasium.Env[Any, Any]") -> str:
@@ -93,11 +89,14 @@ def _from_factory(path: str) -> "gymnasium.Env[Any, Any]":
     module_name, _, name = path.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), name)
-    except ImportError as error:
-        raise TaskError(f"cannot import module {module_name!r} of task {path!r}: {error}") from error
     except AttributeError as error:
         raise TaskError(f"module {module_name!r} has no factory {name!r}") from error
-    env = factory()
+    except Exception as error:  # Whatever a stranger's module does at import.
+        raise TaskError(f"cannot import module {module_name!r} of task {path!r}: {error}") from error
+    try:
+        env = factory()
+    except Exception as error:
+        raise TaskError(f"factory {path!r} failed: {type(error).__name__}: {error}") from error
     if not isinstance(env, gymnasium.Env):
         raise TaskError(f"factory {path!r} returned {type(env).__name__}, not a gymnasium.Env")
     return env

@@ -1,0 +1,39 @@
+"""The ask/tell loop by hand: your environment, your loop, the library only proposes policies and learns from episodes.
+
+    python examples/ask_tell.py [search] [episodes]       # a minute at most; `ars` and 150 when nothing is given
+
+This is what `abps train` does, without its files, processes and progress bar. An episode may come from anywhere (a simulator,
+a robot, a log): `tell` wants a `Trajectory`, or `Failed(reason)` when there is none.
+"""
+
+import sys
+
+import abps
+
+
+def main(name: str = "ars", episodes: int = 150) -> float:
+    """Learn to balance InvertedPendulum; return the undiscounted return of the policy that the search stands on."""
+    task = abps.make_task(abps.task_config("pendulum", name))
+    env = task.make_env()
+    config = abps.search_config(name, "pendulum")
+    search = abps.make_search(name, task.spec, config, seed=2, budget=abps.BudgetConfig(episodes=episodes))
+    seed = 0
+    while not search.stop():  # a dict of reasons; empty: go on
+        query = search.ask()  # parameters, role, number of episodes, and a policy ready to run
+        outcomes = []
+        for _ in range(query.episodes):
+            outcomes.append(abps.run_episode(env, query.policy, seed=seed))
+            seed += 1
+        search.tell(query, outcomes)
+    result = search.result()
+    value = abps.run_episode(env, result.incumbent, seed=10_000).total()
+    print(f"{name} used {result.episodes} episodes, {result.steps} steps: {', '.join(search.stop().values())}.")
+    print(
+        f"A fresh episode of the policy it stands on returns {value:.0f}; the best one seen returned {result.best_return:.0f}."
+    )
+    env.close()
+    return value
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2], *(int(number) for number in sys.argv[2:3]))
