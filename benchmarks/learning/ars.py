@@ -41,7 +41,7 @@ class Row(NamedTuple):
     seconds: float
 
 
-CASES = {"swimmer": Case("swimmer", 325.0, 5), "pendulum": Case("pendulum", 1000.0, 2)}
+CASES = {"swimmer": Case("swimmer", 325.0, 10), "pendulum": Case("pendulum", 1000.0, 2)}
 EPISODES = 1000
 REQUIRED = 3
 
