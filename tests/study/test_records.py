@@ -86,6 +86,21 @@ def test_a_strangers_yaml_runs_nothing(make_run: Callable[..., Path], tmp_path: 
     assert any("cannot be read" in note for note in run.notes)
 
 
+def test_a_small_file_cannot_stand_for_an_enormous_one(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    (path / "config.yaml").write_text("\n".join(lines))
+    assert any("aliases" in note for note in load_run(path).notes)
+
+
+def test_runs_moved_aside_are_not_read(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    path.rename(path.with_name("seed-0.old-1"))
+    make_run(tmp_path, "hopper", "abs", 0)
+    assert [run.path.name for run in load_runs([tmp_path])] == ["seed-0"]
+
+
 def test_absurd_numbers_do_not_break_columns(make_run: Callable[..., Path], tmp_path: Path) -> None:
     path = make_run(tmp_path, "hopper", "abs", 0)
     (path / "metrics.jsonl").write_text(

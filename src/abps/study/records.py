@@ -8,20 +8,28 @@ Shapes: i outer iterations; every column is a float64 vector (i,) with NaN where
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-from abps.errors import RunError
+from abps.errors import AbpsError, RunError
+from abps.run.directory import parse_yaml
+from abps.run.files import read_bounded
 
 __all__ = ["Run", "find_runs", "load_run", "load_runs"]
 
 Array = NDArray[np.float64]
+
+MOVED_ASIDE = re.compile(r"\.old-\d+$")
+"""What `--overwrite` calls the run it replaces."""
+
+MAX_BYTES = {".yaml": 2**20, ".json": 2**20, ".jsonl": 2**29}
+"""Files larger than this are damaged or hostile."""
 
 MAX_TEXT = 2000
 """Characters kept of DONE, FAILED and other free text."""
@@ -112,7 +120,7 @@ def load_runs(paths: Iterable[Path]) -> list[Run]:
 def load_run(path: Path) -> Run:
     """Read one run directory; whatever is damaged is left out and noted."""
     path, notes = Path(path), []
-    config = _mapping(path / "config.yaml", yaml.safe_load, notes)
+    config = _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
     metrics = tuple(_lines(path / "metrics.jsonl", notes))
     journal = _lines(path / "journal.jsonl", notes, required=False)
@@ -140,18 +148,20 @@ def _walk(path: Path) -> Iterator[Path]:
         return
     if path.is_dir() and not path.is_symlink():
         for child in sorted(path.iterdir()):
-            if child.is_dir() and not child.name.startswith("."):
+            if child.is_dir() and not child.name.startswith(".") and not MOVED_ASIDE.search(child.name):
                 yield from _walk(child)
 
 
-def _mapping(path: Path, parse: Any, notes: list[str]) -> dict[str, Any]:
+def _content(path: Path) -> bytes:
+    return read_bounded(path, MAX_BYTES[path.suffix])
+
+
+def _mapping(path: Path, parse: Callable[[bytes], Any], notes: list[str]) -> dict[str, Any]:
     try:
-        value = parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        notes.append(f"{path.name} is missing")
-        return {}
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        notes.append(f"{path.name} cannot be read: {_first_line(error)}")
+        value = parse(_content(path))
+    except (AbpsError, ValueError, RecursionError) as error:
+        reason = f"cannot be read: {_first_line(error)}" if path.exists() else "is missing"
+        notes.append(f"{path.name} {reason}")
         return {}
     if not isinstance(value, dict):
         notes.append(f"{path.name} is not a mapping")
@@ -161,13 +171,13 @@ def _mapping(path: Path, parse: Any, notes: list[str]) -> dict[str, Any]:
 
 def _lines(path: Path, notes: list[str], *, required: bool = True) -> list[dict[str, Any]]:
     """The JSON objects of a .jsonl file; a cut-off last line of a run under way is normal and not noted."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    if not path.exists():
         if required:
             notes.append(f"{path.name} is missing")
         return []
-    except OSError as error:
+    try:
+        text = _content(path).decode("utf-8", errors="replace")
+    except AbpsError as error:
         notes.append(f"{path.name} cannot be read: {_first_line(error)}")
         return []
     rows, bad, raw = [], 0, text.split("\n")

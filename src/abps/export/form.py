@@ -1,0 +1,119 @@
+"""What every exporter writes down: a policy as plain numbers, and the check that an exported one acts the same.
+
+Shapes: s observation size, a action size, m test observations. Both policy classes of the project have one form:
+z = weights · (observation − mean) / std, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2, written centre + half · tanh z)
+or clipping (centre + z cut off at the bounds). The normaliser is kept apart from the weights: folding 1/std into them is the same
+in exact arithmetic, but loses digits for a sensor that hardly moves.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.errors import ConfigError, NumericsError
+from abps.policies import Policy
+from abps.seeding import generator
+
+__all__ = ["TOLERANCE", "Form", "check", "literal", "safe_text", "sample_observations"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-6
+"""Largest difference of an action, in units of half its range when that is larger than one."""
+
+SQUASHING = {"linear-tanh": "tanh", "direct": "clip"}
+"""Policy kind → what keeps its actions inside the bounds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A policy as numbers."""
+
+    task: str
+    squash: str
+    """"tanh" or "clip"."""
+    weights: Array
+    """(a, s)"""
+    mean: Array
+    """(s,)"""
+    std: Array
+    """(s,)"""
+    low: Array
+    """(a,)"""
+    high: Array
+    """(a,)"""
+
+    @classmethod
+    def of(cls, policy: Policy) -> "Form":
+        """Read a policy's numbers.
+
+        Raises:
+            ConfigError: its class is one that no exporter knows.
+        """
+        spec = policy.spec
+        if spec.policy not in SQUASHING:
+            raise ConfigError(f"policies of kind {spec.policy!r} cannot be exported; known: {', '.join(SQUASHING)}")
+        return cls(
+            task=spec.name,
+            squash=SQUASHING[spec.policy],
+            weights=policy.parameters.reshape(spec.action_dim, spec.observation_dim),
+            mean=policy.normaliser.mean,
+            std=policy.normaliser.std,
+            low=np.array(spec.action_low),
+            high=np.array(spec.action_high),
+        )
+
+    @property
+    def centre(self) -> Array:
+        """Middle of the action bounds, (a,)."""
+        return (self.high + self.low) / 2.0
+
+    @property
+    def half(self) -> Array:
+        """Half the width of the action bounds, (a,)."""
+        return (self.high - self.low) / 2.0
+
+
+def sample_observations(form: Form, count: int = 200) -> Array:
+    """Random observations around those the policy has seen, some far outside, and all zeros; (m, s)."""
+    rng = generator(0, "export", form.task)
+    near = form.mean + 3.0 * form.std * rng.standard_normal((count, form.mean.size))
+    far = rng.normal(scale=100.0, size=(count // 4, form.mean.size))
+    return np.concatenate([near, far, np.zeros((1, form.mean.size))])
+
+
+def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
+    """Compare an exported policy with the original on random observations; return the largest difference.
+
+    Args:
+        policy: the original.
+        act: the exported one, (m, s) → (m, a).
+        what: how to speak of it in the error.
+
+    Raises:
+        NumericsError: an action differs by more than `TOLERANCE`.
+    """
+    form = Form.of(policy)
+    observations = sample_observations(form)
+    expected = np.stack([policy(observation) for observation in observations])
+    actions = np.asarray(act(observations), dtype=np.float64)
+    if actions.shape != expected.shape:
+        raise NumericsError(f"{what} returned actions of shape {actions.shape}, expected {expected.shape}")
+    error = float(np.max(np.abs(actions - expected) / np.maximum(1.0, form.half)))
+    if not error <= TOLERANCE:
+        raise NumericsError(
+            f"{what} differs from the policy by {error:.3g}; at most {TOLERANCE:g} is allowed. Do not use it"
+        )
+    return error
+
+
+def safe_text(text: str) -> str:
+    """A stranger's name as part of generated source: letters, digits and a few signs, nothing that ends a comment."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in " ._-") else "?" for char in text)[:80]
+
+
+def literal(value: float) -> str:
+    """A number as source text that reads back as the same float64."""
+    return repr(float(value))

@@ -1,0 +1,84 @@
+"""A policy as ONNX: one float64 graph from (n, s) observations to (n, a) actions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abps.errors import ConfigError
+from abps.export.form import Array, Form, safe_text
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["act_onnx", "write_onnx"]
+
+FILE = "policy.onnx"
+OPSET, IR_VERSION = 17, 8
+"""Old enough for runtimes since 2022, new enough for all operators used."""
+
+
+def write_onnx(form: Form, directory: Path) -> list[Path]:
+    """Write `policy.onnx`; return the files.
+
+    Raises:
+        ConfigError: the package onnx is not installed.
+    """
+    onnx = _package("onnx")
+    path = Path(directory) / FILE
+    model = _model(form, onnx)
+    onnx.checker.check_model(model, full_check=True)
+    path.write_bytes(model.SerializeToString())
+    return [path]
+
+
+def act_onnx(directory: Path, observations: Array) -> Array:
+    """Actions of the written file in ONNX Runtime: (m, s) → (m, a).
+
+    Raises:
+        ConfigError: the package onnxruntime is not installed.
+    """
+    runtime = _package("onnxruntime")
+    session = runtime.InferenceSession(str(Path(directory) / FILE), providers=["CPUExecutionProvider"])
+    return session.run(["action"], {"observation": observations})[0]
+
+
+def _model(form: Form, onnx: Any) -> "ModelProto":
+    helper, double = onnx.helper, onnx.TensorProto.DOUBLE
+    constants = {
+        "mean": form.mean, "std": form.std, "weights": np.ascontiguousarray(form.weights.T), "centre": form.centre,
+        "half": form.half, "low": form.low, "high": form.high,
+    }  # fmt: skip
+    nodes = [("Sub", ["observation", "mean"], "shifted"), ("Div", ["shifted", "std"], "normalised"),
+             ("MatMul", ["normalised", "weights"], "latent")]  # fmt: skip
+    if form.squash == "tanh":
+        nodes += [("Tanh", ["latent"], "squashed"), ("Mul", ["squashed", "half"], "scaled"),
+                  ("Add", ["scaled", "centre"], "action")]  # fmt: skip
+    else:
+        # Clip takes scalar bounds only; Max and Min take one per action.
+        nodes += [("Add", ["latent", "centre"], "wanted"), ("Max", ["wanted", "low"], "raised"),
+                  ("Min", ["raised", "high"], "action")]  # fmt: skip
+    used = {name for _, inputs, _ in nodes for name in inputs}
+    graph = helper.make_graph(
+        [helper.make_node(kind, inputs, [output]) for kind, inputs, output in nodes],
+        "policy",
+        [helper.make_tensor_value_info("observation", double, ["n", form.mean.size])],
+        [helper.make_tensor_value_info("action", double, ["n", form.low.size])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items() if name in used],
+        doc_string=f"Deterministic policy for {safe_text(form.task)}: raw observations in, bounded actions out.",
+    )
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="abps")
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        module = importlib.import_module(name)
+        if name == "onnx":
+            importlib.import_module("onnx.checker")
+            importlib.import_module("onnx.numpy_helper")
+    except ImportError as error:
+        raise ConfigError(f"ONNX export needs the package {name}: pip install 'abps[onnx]'") from error
+    return module

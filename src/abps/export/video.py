@@ -1,0 +1,196 @@
+"""A policy at work as MP4 or GIF, rendered without a display.
+
+MuJoCo draws through EGL (a graphics driver, or Mesa's software one) or OSMesa (software). Which of them works is found out in
+a small process of its own, because a failed attempt cannot be taken back inside this one.
+"""
+
+import contextlib
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from abps.config import TaskConfig
+from abps.errors import ConfigError, TaskError
+from abps.policies import Policy
+from abps.seeding import integer_seed
+
+__all__ = ["Video", "choose_gl", "record_video"]
+
+ENDINGS = {".mp4": 50.0, ".gif": 20.0}
+"""File ending → the most frames per second it is given; GIF viewers slow down beyond."""
+
+LONGEST = 1000
+"""Steps after which an episode without a limit of its own is cut."""
+
+ADVICE = "install a software renderer (Debian, Ubuntu: apt-get install libegl1 or libosmesa6) or set MUJOCO_GL"
+
+PROBE = """
+import mujoco
+model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+renderer = mujoco.Renderer(model, 8, 8)
+renderer.update_scene(mujoco.MjData(model))
+renderer.render()
+renderer.close()
+"""
+
+
+class Video(NamedTuple):
+    """What was filmed."""
+
+    path: Path
+    frames: int
+    fps: float
+    steps: int
+    total: float
+    """Undiscounted return of the episode."""
+
+
+def record_video(
+    policy: Policy, task: TaskConfig, path: Path, *, seed: int = 0, steps: int = 0, size: int = 480
+) -> Video:
+    """Run one episode and write it as a film in real time.
+
+    Args:
+        policy: who acts.
+        task: where.
+        path: an .mp4 or .gif file.
+        seed: of the episode's initial state.
+        steps: stop after so many; 0: at the end of the episode.
+        size: width and height in pixels, where the environment can be told.
+
+    Raises:
+        ConfigError: the file's ending, or a missing package.
+        TaskError: the environment cannot be made or drawn here.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ConfigError(f"cannot write {path.name}: the name must end in .mp4 or .gif")
+    if size < 16 or size % 2:
+        raise ConfigError(f"the size must be an even number of at least 16 pixels, got {size}")
+    imageio = _imageio()
+    if "MUJOCO_GL" not in os.environ:
+        found = choose_gl()
+        if found is not None:
+            os.environ["MUJOCO_GL"] = found
+    env = _drawable(task, size)
+    try:
+        if env.observation_space.shape != (policy.spec.observation_dim,):
+            raise TaskError(
+                f"the policy takes {policy.spec.observation_dim} observations, {task.id!r} gives {env.observation_space.shape}"
+            )
+        limit = env.spec.max_episode_steps if env.spec is not None else None
+        return _film(policy, env, imageio, path, integer_seed(seed, "video"), steps or task.horizon or limit or LONGEST)
+    finally:
+        env.close()
+
+
+def choose_gl() -> str | None:
+    """The first way to draw that works on this machine: "egl", "osmesa" or None."""
+    for name in ("egl", "osmesa"):
+        environment = {**os.environ, "MUJOCO_GL": name}
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [sys.executable, "-c", PROBE], env=environment, capture_output=True, check=False, timeout=60
+            )
+            if done.returncode == 0:
+                return name
+    return None
+
+
+def _film(policy: Policy, env: "gymnasium.Env[Any, Any]", imageio: Any, path: Path, seed: int, steps: int) -> Video:
+    rate = float(env.metadata.get("render_fps") or 30.0)
+    every = int(np.ceil(rate / ENDINGS[path.suffix.lower()]))
+    frames, taken, total = 0, 0, 0.0
+    with _writer(imageio, path, rate / every) as writer:
+        observation, _ = env.reset(seed=seed)
+        for taken in range(steps + 1):
+            if taken % every == 0:
+                writer.append_data(_frame(env))
+                frames += 1
+            if taken == steps:
+                break
+            observation, reward, terminated, truncated, _ = env.step(policy(observation))
+            total += float(reward)
+            if terminated or truncated:
+                writer.append_data(_frame(env))
+                frames, taken = frames + 1, taken + 1
+                break
+    return Video(path, frames, rate / every, taken, total)
+
+
+def _frame(env: "gymnasium.Env[Any, Any]") -> Any:
+    try:
+        frame = env.render()
+    except Exception as error:  # Every GL library has errors of its own.
+        raise TaskError(f"cannot draw the environment: {type(error).__name__}: {error}; {ADVICE}") from error
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+        raise TaskError(f"the environment draws no pictures: render() returned {type(frame).__name__}")
+    return frame
+
+
+@contextlib.contextmanager
+def _writer(imageio: Any, path: Path, fps: float) -> Iterator[Any]:
+    """A film under another name until it is complete."""
+    part = path.with_name(f".{path.stem}.part{path.suffix.lower()}")
+    options: dict[str, Any] = (
+        {"fps": fps, "macro_block_size": 2} if path.suffix.lower() == ".mp4" else {"duration": 1000 / fps, "loop": 0}
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with imageio.get_writer(part, mode="I", **options) as writer:
+            yield writer
+        part.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _imageio() -> Any:
+    try:
+        importlib.import_module("imageio_ffmpeg")
+        return importlib.import_module("imageio.v2")
+    except ImportError as error:
+        raise ConfigError("videos need the package imageio with ffmpeg: pip install 'abps[video]'") from error
+
+
+def _drawable(task: TaskConfig, size: int) -> "gymnasium.Env[Any, Any]":
+    """The task's environment with pictures switched on."""
+    if ":" in task.id:
+        return _from_factory(task.id)
+    limit: dict[str, Any] = {"max_episode_steps": task.horizon} if task.horizon else {}
+    for extra in ({"width": size, "height": size}, {}):
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*out of date.*", category=DeprecationWarning)
+                return gymnasium.make(task.id, render_mode="rgb_array", disable_env_checker=True, **limit, **extra)
+        except TypeError:  # An environment that takes no size is asked again without.
+            if not extra:
+                raise
+        except (gymnasium.error.Error, ImportError) as error:
+            raise TaskError(f"cannot make {task.id!r} for drawing: {error}") from error
+        except Exception as error:
+            raise TaskError(f"cannot draw {task.id!r}: {type(error).__name__}: {error}; {ADVICE}") from error
+    raise AssertionError("unreachable")
+
+
+def _from_factory(path: str) -> "gymnasium.Env[Any, Any]":
+    module, _, name = path.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), name)
+        takes_mode = "render_mode" in inspect.signature(factory).parameters
+        env = factory(render_mode="rgb_array") if takes_mode else factory()
+    except Exception as error:
+        raise TaskError(f"cannot make {path!r} for drawing: {type(error).__name__}: {error}") from error
+    if getattr(env, "render_mode", None) != "rgb_array":
+        raise TaskError(f"{path!r} draws no pictures: let the factory take render_mode and pass it on")
+    return env
