@@ -71,7 +71,7 @@ class GpConfig:
     polished: int = setting(3, "how many of the best starts are polished by L-BFGS-B")
     iterations: int = setting(200, "L-BFGS-B iterations of one polished start, at most")
     feature_scale_low: float = setting(
-        1e-3, "lower bound of σ_β, the prior std of critics' weights (aggregation evidence)"
+        1e-4, "lower bound of σ_β, the prior std of critics' weights (aggregation evidence)"
     )
     feature_scale_high: float = setting(
         3.0, "upper bound of σ_β, the prior std of critics' weights (aggregation evidence)"

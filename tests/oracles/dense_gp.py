@@ -1,13 +1,14 @@
 """A naive twin of the engine: explicit inverses, d×d matrices, textbook formulas (Section 2.2), nothing factored, nothing clever.
 
-Works with any array library that has NumPy's matrix operations through the `linalg` argument being NumPy's or `mpmath`-like; the
-high-precision version at the bottom uses mpmath matrices.
+`draw` makes random problems for both; `precise` is the same twin in high-precision arithmetic, for problems on which float64 itself is in doubt.
 """
 
 from typing import NamedTuple
 
 import mpmath
 import numpy as np
+
+from abps.gp import Features, Hyper
 
 
 class Problem(NamedTuple):
@@ -88,6 +89,63 @@ def log_evidence(p: Problem):
     matrix = gram(p)
     r = p.returns - p.mean_at_points
     return -0.5 * (r @ np.linalg.inv(matrix) @ r + np.linalg.slogdet(matrix)[1] + len(r) * np.log(2 * np.pi))
+
+
+def draw(rng, *, d=None, n=None, hard=False):
+    """A random problem as (posterior's arguments, dense problem, candidate)."""
+    d = int(np.exp(rng.uniform(0, np.log(301)))) if d is None else d
+    n = int(rng.integers(1, 101)) if n is None else n
+    k = int(rng.choice([0, 0, 3]))
+    low, high = (0.0025, 0.05)
+    lengthscales = np.exp(rng.uniform(np.log(low), np.log(high), d))
+    if hard:
+        lengthscales = rng.choice([low, high], d) if rng.uniform() < 0.5 else np.full(d, rng.choice([low, high]))
+    signal = np.exp(rng.uniform(np.log(0.1), np.log(3.0)))
+    noise = signal * np.exp(rng.uniform(np.log(1e-6 if hard else 1e-3), np.log(1e-2 if hard else 0.5)))
+    theta = rng.normal(size=d)
+    spread = np.exp(rng.uniform(np.log(0.003), np.log(0.1)))
+    points = theta + spread * rng.normal(size=(n, d))
+    points[0] = theta
+    if n > 4:
+        points[1] = points[2]  # a repeated point
+        if hard:
+            points[3] = points[4] + 1e-7 * spread * rng.normal(size=d)  # and a near-duplicate
+    returns = signal * (np.tanh((points - theta) / spread @ rng.normal(size=d) / np.sqrt(d)) + 0.1 * rng.normal(size=n))
+    hyper = Hyper(lengthscales, signal, noise, feature_scale=0.5 if k else 0.0)
+    mean, slope, counts = 0.1 * rng.normal(size=n), rng.normal(size=d), rng.integers(1, 4, n).astype(float)
+    values, gradient = rng.normal(size=(n, k)), rng.normal(size=(d, k)) / (spread * np.sqrt(d))
+    features = Features(values, gradient) if k else None
+    arguments = dict(mean_at_points=mean, mean_gradient=slope, counts=counts, features=features)
+    scale = hyper.feature_scale
+    problem = Problem(
+        points, returns, theta, hyper.effective, signal, noise, mean, slope, counts, values * scale, gradient * scale
+    )
+    return (points, returns, theta, hyper), arguments, problem, theta + spread * rng.normal(size=d)
+
+
+def naive(problem, z):
+    mu, sigma = gradient_posterior(problem)
+    direction = np.linalg.solve(sigma, mu)
+    return {
+        "mu": mu,
+        "sigma": sigma,
+        "direction": direction,
+        "c0": mu @ direction,
+        "mpd": descent_probability(problem, z[None]),
+        "gibo": gradient_information(problem, z[None]),
+        "evidence": log_evidence(problem),
+    }
+
+
+def errors(found, reference):
+    return {
+        name: float(np.max(np.abs(np.asarray(found[name]) - value)) / max(np.max(np.abs(value)), 1e-300))
+        for name, value in reference.items()
+    }
+
+
+def condition_number(problem):
+    return float(np.linalg.cond(gram(problem) / problem.signal**2))
 
 
 def precise(p: Problem, z, digits=60):

@@ -65,7 +65,7 @@ class Joint:
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
         """(q·d,) → number, (q·d,)"""
         value, gradient = self.criterion.joint_and_gradient(candidates.reshape(self.size, -1))
-        return np.float64(value), gradient.ravel()
+        return np.asarray(value), gradient.ravel()
 
 
 class Maximum(NamedTuple):

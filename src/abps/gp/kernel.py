@@ -31,6 +31,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_PLAIN = 8.0
+"""Up to this ½|t|² + ½|t'|² the remainder kernel is computed by one plain formula."""
+
 
 @dataclass(frozen=True)
 class Hyper:
@@ -149,13 +152,16 @@ def remainder(
         products: p, the inner products of whitened points, (m, n) or (n,).
         left_half: ½|t|² of the left points, broadcastable: (m, 1) or a number.
         right_half: ½|t'|² of the right points, (n,).
-        squares: gives the squared distances |t − t'|², shaped like `products`; called only when some p exceeds 1.
+        squares: gives the squared distances |t − t'|², shaped like `products`; called only when points are far from θ.
 
     Returns:
         The remainder, and its derivative with respect to p at fixed |t|, |t'|, both shaped like `products`.
     """
-    both = np.exp(-(left_half + right_half))
-    if products.max() <= 1.0:
+    halves = left_half + right_half
+    both = np.exp(-halves)
+    if (
+        halves.max() <= _PLAIN
+    ):  # Neither overflow nor loss of relative accuracy in `both` to fear, since p ≤ ½|t|² + ½|t'|².
         grown = np.expm1(products)
         return both * (grown - products), both * grown
     near = np.minimum(products, 1.0)

@@ -3,8 +3,8 @@
 Everything here is float64, for matrices of at most a few hundred rows, where the overhead of a wrapper counts as much as
 the arithmetic: LAPACK is called directly. Shapes: n rows of a covariance matrix, m right-hand sides.
 
-**Jitter.** A covariance matrix A with noise on its diagonal is factored as it is. Only when the factorisation breaks down
-is jitter τ·I added, starting at a few rounding errors of A and growing tenfold, and it is *reported* with the factor.
+**Jitter.** A covariance matrix A with noise on its diagonal is factored as it is. Only when the factorisation breaks down (a pivot is negative
+or has no digit left) is jitter τ·I added, starting at a few rounding errors of A and growing tenfold, and it is *reported* with the factor.
 Because A ≼ A + τI ≼ (1 + τ/λ)A, where λ is the smallest eigenvalue of A, every quadratic form vᵀA⁻¹v (hence every posterior
 mean coefficient and variance reduction) changes by a factor within [1/(1 + τ/λ), 1]. With noise ν on the diagonal λ ≥ ν, so the
 relative change is at most τ/ν; docs/gp.md derives it. Jitter beyond `MAX_RELATIVE_JITTER` is an error, not a repair.
@@ -28,6 +28,8 @@ MAX_RELATIVE_JITTER = 1e-6
 _potrf, _potrs, _potri, _trtrs, _trtri = get_lapack_funcs(
     ("potrf", "potrs", "potri", "trtrs", "trtri"), dtype=np.float64
 )
+
+_EPS = float(np.finfo(float).eps)
 
 _NEAR = 1e-2
 """Squared distances below this fraction of the squared norms are recomputed from differences, without cancellation."""
@@ -69,19 +71,20 @@ def cholesky(matrix: Array) -> Factor:
     Raises:
         NumericsError: entries are not finite, or no admissible jitter helps.
     """
+    diagonal = np.diagonal(matrix)
     lower, failure = _potrf(matrix, lower=1, clean=1)
-    if failure == 0 and np.isfinite(lower[-1, -1]):
+    if failure == 0 and _sound(lower, diagonal):
         return Factor(lower, 0.0)
     if not np.isfinite(matrix).all():
         raise NumericsError(
             f"the covariance matrix ({matrix.shape[0]}×{matrix.shape[0]}) has entries that are not finite; "
             "check the points, the lengthscales and σ_f, σ_n for overflow"
         )
-    largest = float(np.diagonal(matrix).max())
-    jitter = 4.0 * matrix.shape[0] * np.finfo(float).eps * max(largest, np.finfo(float).tiny / np.finfo(float).eps)
+    largest = float(diagonal.max())
+    jitter = 4.0 * matrix.shape[0] * _EPS * max(largest, np.finfo(float).tiny / _EPS)
     while jitter <= MAX_RELATIVE_JITTER * largest:
         lower, failure = _potrf(matrix + jitter * np.eye(len(matrix)), lower=1, clean=1)
-        if failure == 0:
+        if failure == 0 and _sound(lower, diagonal):
             return Factor(lower, jitter)
         jitter *= 10.0
     spectrum = np.linalg.eigvalsh(matrix)
@@ -89,6 +92,11 @@ def cholesky(matrix: Array) -> Factor:
         f"a covariance matrix of {len(matrix)} points cannot be factored: eigenvalues from {spectrum[0]:.3g} to {spectrum[-1]:.3g}, "
         f"jitter tried up to {jitter / 10.0:.3g}; raise the noise σ_n or drop repeated points"
     )
+
+
+def _sound(lower: Array, diagonal: Array) -> bool:
+    """Whether every pivot has at least one digit left: a smaller one is rounding error, and its inverse noise."""
+    return bool((np.diagonal(lower) ** 2 > len(lower) * _EPS * diagonal).all())
 
 
 def squared_distances(left: Array, right: Array | None = None) -> Array:

@@ -135,6 +135,7 @@ class GradientPosterior:
         self.inverse_scale = 1.0 / self.scale
         self.gradient_variance = (hyper.signal * self.inverse_scale) ** 2  # diagonal of D
         self.unit_noise = (hyper.noise / hyper.signal) ** 2
+        self._unit_residual = residual / hyper.signal
         self._span()
         self._factor()
         self._mean()
@@ -162,10 +163,7 @@ class GradientPosterior:
     def _factor(self) -> None:
         """Build C, factor it, and decompose W; afterwards `basis` is U."""
         whitened = self.whitened
-        half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
-        self.half_squares = half  # ½|t_j|²
-        self.decay = np.exp(-half)  # e (n,)
-        matrix, _ = remainder(whitened @ whitened.T, half[:, None], half, lambda: squared_distances(whitened))
+        matrix, self.decay, self.half_squares = self._remainder_matrix(whitened)
         cross = (self.decay[:, None] * whitened) @ self.basis  # Ḡᵀ in the basis (n, r)
         slopes = self.basis.T @ self.slopes  # B̂ (r, k)
         left, singular, right = _thin_svd(slopes)
@@ -175,7 +173,6 @@ class GradientPosterior:
         cross = cross + self.feature_values @ slopes.T
         cross = cross - ((cross @ left) * (1.0 - 1.0 / grown)) @ left.T  # Ḡᵀ = (Ḡ_SE + B̄Φ̄ᵀ)ᵀ H⁻¹
         matrix = matrix + self.curvature @ self.curvature.T
-        matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
         factor = cholesky(matrix)
         self.factor: Factor = factor
         self.jitter = factor.jitter * self.hyper.signal**2
@@ -200,10 +197,17 @@ class GradientPosterior:
         self._stretch_basis = rotate.T @ left  # left singular vectors of B̄ in the basis U
         self._stretch = grown
 
+    def _remainder_matrix(self, whitened: Array) -> tuple[Array, Array, Array]:
+        """The SE part of C (n, n) with noise, e (n,) and ½|t|² (n,), for points whitened around some centre."""
+        half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
+        matrix, _ = remainder(whitened @ whitened.T, half[:, None], half, lambda: squared_distances(whitened))
+        matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
+        return matrix, np.exp(-half), half
+
     def _mean(self) -> None:
         """μ in whitened coordinates, split into its part in the span of U and the rest."""
         signal = self.hyper.signal
-        whitened = self.lower_inverse @ (self.residual / signal)
+        whitened = self.lower_inverse @ self._unit_residual
         projected = whitened - self.pull * (float(self.pull @ whitened) / self.pull_norm)
         score = self.gain @ projected  # Pμ = Ḡ S⁻¹ y, in the basis U
         prior = self.mean_gradient * self.scale / signal
@@ -252,6 +256,24 @@ class GradientPosterior:
     def direction(self) -> Array:
         """Σ⁻¹μ (d,): the direction of most probable ascent, not normalised."""
         return self.join(self.contract(self.score_inside), self.mean_outside) * (self.scale / self.hyper.signal)
+
+    def ascent_at(self, theta: ArrayLike) -> tuple[Array, float]:
+        """Direction of most probable ascent (d,) at another centre, and its probability, without a new posterior.
+
+        MPD walks in many small steps while ascent is probable; the data and the Gram matrix stay the same, so one step costs one n×n factorisation
+        and no decomposition. Only for a constant mean function and no features, whose gradient at another centre is known (zero).
+        """
+        theta = _vector(theta, "theta", len(self.theta))
+        if self.has_features or self.mean_gradient.any():
+            raise ShapeError("ascent_at needs a constant mean and no features; condition at the new centre instead")
+        whitened = (self.points - theta) * self.inverse_scale
+        matrix, decay, _ = self._remainder_matrix(whitened)
+        factor = cholesky(matrix)
+        solved = factor.solve(np.column_stack([self._unit_residual, decay]))
+        score = solved[:, 0] - solved[:, 1] * (decay @ solved[:, 0] / (1.0 + decay @ solved[:, 1]))  # S⁻¹y
+        direction, mean = (np.stack([score, self._gram_weights]) * decay) @ whitened  # Pμ = ḠS⁻¹y and μ = ḠK⁻¹y
+        probability = float(ndtr(np.sqrt(max(float(direction @ mean), 0.0))))
+        return direction * (self.scale / self.hyper.signal), probability
 
     def solve(self, vectors: ArrayLike) -> Array:
         """Σ⁻¹v for (d,) or (m, d)."""
@@ -329,12 +351,17 @@ class GradientPosterior:
         return cholesky(matrix)
 
     @cached_property
+    def _gram_weights(self) -> Array:
+        """K⁻¹y (n,), unit signal, without features."""
+        return self._gram.solve(self._unit_residual)
+
+    @cached_property
     def _unit_weights(self) -> tuple[Array, Factor, Array]:
         """Posterior of β̄ = (β − β₀)/σ_β: mean (k,), factor of its precision, and K_SE⁻¹Φ̄ (n, k)."""
         solved = self._gram.solve(self.feature_values) if self.feature_values.size else self.feature_values
         precision = np.eye(self.feature_values.shape[1]) + self.feature_values.T @ solved
         factor = cholesky(precision) if precision.size else Factor(precision, 0.0)
-        score = solved.T @ (self.residual / self.hyper.signal)
+        score = solved.T @ self._unit_residual
         return (factor.solve(score) if score.size else score), factor, solved
 
     @property
@@ -366,7 +393,7 @@ class GradientPosterior:
         reduced = self._gram.whiten(cross)
         variance = np.maximum(1.0 - np.einsum("ij,ij->j", reduced, reduced), 0.0)
         mean = mean + self.hyper.mean
-        residual = self.residual / self.hyper.signal
+        residual = self._unit_residual
         if self.features is not None:
             values = (
                 (points - self.theta) @ self.features.gradient if features is None else _matrix(features, "features")
