@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
+from abps.npz import read_npz
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["POLICY_CLASSES", "Direct", "LinearTanh", "Policy", "PolicyClass", "load_policy", "policy_class"]
@@ -206,18 +207,35 @@ class Policy:
 
     def write(self, file: BinaryIO) -> None:
         """Write the policy as plain arrays, no pickle; docs/hardware.md shows how to act on it with numpy alone."""
-        np.savez(
-            file,
-            kind=np.array(self.spec.policy),
-            task=np.array(self.spec.name),
-            weights=self.parameters.reshape(self.spec.action_dim, -1),
-            observation_mean=self.normaliser.mean,
-            observation_std=self.normaliser.std,
-            observation_count=np.array(self.normaliser.count),
-            observation_m2=self.normaliser.m2,
-            action_low=np.array(self.spec.action_low),
-            action_high=np.array(self.spec.action_high),
-        )
+        np.savez(file, **self.arrays())
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything that acting needs, as named plain arrays."""
+        return {
+            "kind": np.array(self.spec.policy),
+            "task": np.array(self.spec.name),
+            "weights": self.parameters.reshape(self.spec.action_dim, -1),
+            "observation_mean": self.normaliser.mean,
+            "observation_std": self.normaliser.std,
+            "observation_count": np.array(self.normaliser.count),
+            "observation_m2": self.normaliser.m2,
+            "action_low": np.array(self.spec.action_low),
+            "action_high": np.array(self.spec.action_high),
+        }
+
+
+POLICY_ARRAYS = (
+    "kind",
+    "task",
+    "weights",
+    "observation_mean",
+    "observation_count",
+    "observation_m2",
+    "action_low",
+    "action_high",
+)
+MAX_PARAMETERS = 10_000_000
+"""More numbers than any policy has; a file that claims more is refused before memory is reserved for it."""
 
 
 def load_policy(path: Path) -> Policy:
@@ -227,8 +245,7 @@ def load_policy(path: Path) -> Policy:
         ConfigError: the file is missing or is no policy.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            data = {name: stored[name] for name in stored.files}
+        data = read_npz(path, dict.fromkeys(POLICY_ARRAYS, MAX_PARAMETERS), required=POLICY_ARRAYS)
         weights = np.asarray(data["weights"], dtype=np.float64)
         mean, m2 = (
             np.asarray(data["observation_mean"], dtype=np.float64),
@@ -240,12 +257,13 @@ def load_policy(path: Path) -> Policy:
             or mean.shape != (weights.shape[1],)
             or m2.shape != mean.shape
             or low.shape != (weights.shape[0],)
+            or high.shape != low.shape
         ):
             raise ValueError(f"shapes do not fit: weights {weights.shape}, mean {mean.shape}, action_low {low.shape}")
         if str(data["kind"]) not in POLICY_CLASSES:
             raise ValueError(f"unknown policy kind {str(data['kind'])!r}")
-        if not all(np.all(np.isfinite(part)) for part in (weights, mean, m2)):
-            raise ValueError("a number is not finite")
+        if not all(np.all(np.isfinite(part)) for part in (weights, mean, m2)) or np.any(m2 < 0.0):
+            raise ValueError("a number is not finite, or a variance is negative")
         spec = TaskSpec(
             name=str(data["task"]),
             observation_dim=weights.shape[1],
@@ -254,7 +272,7 @@ def load_policy(path: Path) -> Policy:
             action_high=tuple(float(x) for x in high),
             policy=str(data["kind"]),
         )
-        return Policy(spec, weights.reshape(-1), Normaliser(int(data["observation_count"]), mean, m2))
+        return Policy(spec, weights.reshape(-1), Normaliser(max(int(data["observation_count"]), 0), mean, m2))
     except FileNotFoundError as error:
         raise ConfigError(f"no policy file at {path}") from error
     except Exception as error:

@@ -36,7 +36,7 @@ class ProgressBar:
         name = f"{settings.search} on {settings.task.name}"
         self._bar = self._progress.add_task(name, total=total, completed=run.search.episodes, news="")
         for warning in run.warnings:
-            self._progress.console.print(f"[yellow]{warning}")
+            self._progress.console.print(warning, style="yellow", markup=False)
         if run.search.episodes:
             self._progress.console.print(f"going on after {run.search.episodes} episodes")
         self._progress.start()
@@ -45,7 +45,7 @@ class ProgressBar:
         if isinstance(outcome, Failed):
             self._failed += 1
             self._progress.console.print(
-                f"[yellow]episode {len(run.journal) - 1} failed: {outcome.reason}", markup=True
+                f"episode {len(run.journal) - 1} failed: {outcome.reason}", style="yellow", markup=False
             )
         self._progress.update(self._bar, completed=len(run.journal))
 

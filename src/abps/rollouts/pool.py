@@ -51,7 +51,7 @@ def make_pool(task: Any, workers: int = 1, timeout: float = 0.0) -> Pool:
         TaskError: the task is one environment object, which other processes cannot use.
     """
     if workers == 1 and timeout == 0.0:
-        return _InProcess(task.make_env)
+        return _InProcess(task.make_env, owns=not task.shared)
     if task.shared:
         raise TaskError(
             "an environment object runs in this process only: use workers=1 and timeout=0, or module:factory"
@@ -62,8 +62,8 @@ def make_pool(task: Any, workers: int = 1, timeout: float = 0.0) -> Pool:
 class _Env:
     """An environment that is made when it is needed, and made anew after a failure: a broken one is not trusted again."""
 
-    def __init__(self, make_env: Callable[[], Any]) -> None:
-        self._make_env = make_env
+    def __init__(self, make_env: Callable[[], Any], owns: bool = True) -> None:
+        self._make_env, self._owns = make_env, owns
         self._env: Any = None
 
     def attempt(self, policy: Policy, seed: int) -> Outcome:
@@ -80,7 +80,7 @@ class _Env:
 
     def close(self) -> None:
         env, self._env = self._env, None
-        if env is not None:
+        if env is not None and self._owns:
             with contextlib.suppress(Exception):  # A broken environment may fail in closing, too.
                 env.close()
 
@@ -88,8 +88,8 @@ class _Env:
 class _InProcess:
     """Runs episodes one after the other, here."""
 
-    def __init__(self, make_env: Callable[[], Any]) -> None:
-        self._env = _Env(make_env)
+    def __init__(self, make_env: Callable[[], Any], owns: bool) -> None:
+        self._env = _Env(make_env, owns)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
         for index, job in enumerate(jobs):

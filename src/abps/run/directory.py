@@ -118,6 +118,7 @@ def settings_document(settings: RunSettings) -> dict[str, Any]:
         "search": {"name": settings.search, "settings": to_dict(settings.search_config)},
         "budget": to_dict(settings.budget),
         "run": to_dict(settings.run),
+        **({"hardware": to_dict(settings.hardware)} if settings.hardware else {}),
     }
 
 

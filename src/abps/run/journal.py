@@ -94,6 +94,7 @@ class Journal:
         self._lines_path, self._data_path, self._spec = directory / "journal.jsonl", directory / "episodes.bin", spec
         self._lines_end = self._data_end = 0
         self._marks: list[_Mark] = []
+        self._line_starts: list[int] = []
         try:
             self._read()
         except OSError as error:
@@ -167,6 +168,14 @@ class Journal:
         """Checksum and length of the parameters that the episode ran with."""
         return self._marks[episode].parameters
 
+    def twin_of(self, trajectory: Trajectory) -> int | None:
+        """The newest recorded episode with the same bytes, which a real system never produces twice; None without one."""
+        data = encode_trajectory(trajectory)
+        wanted = (zlib.crc32(data), len(data))
+        return next(
+            (k for k in reversed(range(len(self))) if (self._marks[k].crc, self._marks[k].size) == wanted), None
+        )
+
     def outcome(self, episode: int) -> Outcome:
         """Read an episode back.
 
@@ -199,6 +208,15 @@ class Journal:
             outcome = self.outcome(episode)
             if isinstance(outcome, Trajectory):
                 yield outcome
+
+    def drop_last(self) -> None:
+        """Forget the newest episode.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        append_synced(self._lines_path, b"", self._line_starts[-1])
+        self._lines_end, self._data_end = self._line_starts.pop(), self._marks.pop().offset
 
     def repair(self) -> None:
         """Cut off what a crash left half-written; called by the process that owns the run."""
@@ -242,6 +260,7 @@ class Journal:
                 "restore the file from a copy"
             )
         self._marks.append(mark)
+        self._line_starts.append(self._lines_end)
         self._lines_end += len(line)
         self._data_end = mark.offset + mark.size
 

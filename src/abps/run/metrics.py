@@ -1,6 +1,8 @@
 """metrics.jsonl: one line per outer iteration, with a checksum of itself; every field is described in docs/metrics.md."""
 
 import math
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,11 @@ class MetricsFile:
                     self._end += len(line)
         except OSError as error:
             raise RunError(f"cannot read {self._path}: {error.strerror or error}") from error
+
+    def cut(self) -> None:
+        """Remove the lines that `keep` did not keep."""
+        with suppress(FileNotFoundError):
+            os.truncate(self._path, self._end)
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one line and sync it.

@@ -28,7 +28,7 @@ from abps.run.files import replace_atomically
 from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
 from abps.run.scoreboard import Evaluator, Scoreboard
-from abps.run.spool import Spool
+from abps.run.spool import Finished, Spool
 from abps.search.base import Metrics, Query, Search
 from abps.search.registry import make_search
 from abps.tasks.spec import TaskSpec
@@ -83,6 +83,7 @@ class Run:
         self.spool.drop_before(len(self.journal))
         if not newest:
             self._begin_anew()
+        self.metrics.cut()
         if self.metrics.records:
             self._seconds_before = float(self.metrics.records[-1].get("seconds") or 0.0)
         self.failures_in_a_row = 0 if (self.path / "FAILED").exists() else self.journal.failures_in_a_row
@@ -146,6 +147,24 @@ class Run:
         """Mark the run as failed, if the disk still takes it; the run can be resumed all the same."""
         with suppress(RunError):
             replace_atomically(self.path / "FAILED", (reason + "\n").encode("utf-8", "replace"))
+
+    def take_back(self) -> int:
+        """Undo the newest recorded episode, keeping a copy of it in `discarded/`; return its number.
+
+        Raises:
+            RunError: the disk refuses; the episode may still be recorded then.
+        """
+        episode = len(self.journal) - 1
+        outcome, query = self.journal.outcome(episode), self.journal.query_of(episode)
+        Spool(self.path, self.spec, "discarded").keep(episode, query, Finished(outcome, 0.0))
+        for path in checkpoint_paths(self.path / "checkpoint"):
+            if int(path.stem) > episode:
+                path.unlink()
+        self.journal.drop_last()
+        self.restore()
+        if self.metrics.records:
+            self._save_policies()
+        return episode
 
     @property
     def seconds(self) -> float:

@@ -29,17 +29,31 @@ class Finished(NamedTuple):
 
 
 class Spool:
-    """The folder `spool/` of a run."""
+    """A folder of a run with one file per episode."""
 
-    def __init__(self, directory: Path, spec: TaskSpec) -> None:
-        self._directory, self._spec = directory / "spool", spec
+    def __init__(self, directory: Path, spec: TaskSpec, folder: str = "spool") -> None:
+        self._directory, self._spec = directory / folder, spec
 
     def save(self, episode: int, query: int, finished: Finished) -> None:
-        """Write an episode and sync it.
+        """Write what is known of an episode and sync it.
 
         Raises:
             RunError: the disk refuses.
         """
+        self._write(self._path(episode), episode, query, finished)
+
+    def keep(self, episode: int, query: int, finished: Finished) -> None:
+        """`save` for good: under a name of its own, beside what was kept of that episode before.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        number = 1
+        while (path := self._directory / f"{episode:08d}-{number}.episode").exists():
+            number += 1
+        self._write(path, episode, query, finished)
+
+    def _write(self, path: Path, episode: int, query: int, finished: Finished) -> None:
         outcome = finished.outcome
         worked = isinstance(outcome, Trajectory)
         data = encode_trajectory(outcome) if worked else b""
@@ -58,7 +72,7 @@ class Spool:
             self._directory.mkdir(exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot make {self._directory}: {error.strerror or error}") from error
-        replace_atomically(self._path(episode), checked_json(head) + data)
+        replace_atomically(path, checked_json(head) + data)
 
     def load(self, episode: int, query: int) -> Finished | None:
         """Return what is known of an episode of that query; None when there is nothing, or nothing whole."""
