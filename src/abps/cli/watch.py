@@ -29,31 +29,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Show the runs until Ctrl-C, or until none of them is running."""
     from rich.console import Console
-    from rich.live import Live
 
     from abps.errors import ConfigError
 
     if arguments.every <= 0:
         raise ConfigError(f"--every must be positive, got {arguments.every:g}")
     watcher = _Watcher(arguments.runs, arguments.tensorboard)
-    snapshots = watcher.look()
-    if arguments.json:
-        for item in snapshots:
-            print(json.dumps({**asdict(item), "path": str(item.path), "seconds_left": item.left}))
-        return 0
-    console = Console()
-    if arguments.once or not console.is_terminal:
-        Console(width=None if console.is_terminal else 160).print(watcher.picture(snapshots, None))
-        return 0
     try:
-        with Live(watcher.picture(snapshots, console.height), console=console, auto_refresh=False) as live:
-            while any(item.state == "running" for item in snapshots):
-                time.sleep(arguments.every)
-                snapshots = watcher.look()
-                live.update(watcher.picture(snapshots, console.height), refresh=True)
+        snapshots = watcher.look()
+        if arguments.json:
+            for item in snapshots:
+                print(json.dumps({**asdict(item), "path": str(item.path), "seconds_left": item.left}))
+        elif arguments.once or not Console().is_terminal:
+            width = None if Console().is_terminal else 160  # In a file there is no width to keep to.
+            Console(width=width).print(watcher.picture(snapshots, None))
+        else:
+            _show(watcher, snapshots, arguments.every)
     except KeyboardInterrupt:
-        return 0
+        pass
+    finally:
+        watcher.close()
     return 0
+
+
+def _show(watcher: "_Watcher", snapshots: list[Any], every: float) -> None:
+    """Draw until nothing runs any more."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    with Live(watcher.picture(snapshots, console.height), console=console, auto_refresh=False) as live:
+        live.refresh()
+        while any(item.state == "running" for item in snapshots):
+            time.sleep(every)
+            snapshots = watcher.look()
+            live.update(watcher.picture(snapshots, console.height), refresh=True)
 
 
 class _Watcher:
@@ -78,6 +88,10 @@ class _Watcher:
             if self._export is not None:
                 self._exported += self._export.update(path)
         return [self._followers[path].read() for path in found]
+
+    def close(self) -> None:
+        if self._export is not None:
+            self._export.close()
 
     def picture(self, snapshots: list[Any], height: int | None) -> Any:
         from abps.study.watch import overview

@@ -24,6 +24,7 @@ class TensorBoardExport:
         except ImportError as error:
             raise ConfigError("the TensorBoard export needs tensorboardX: pip install 'abps[tensorboard]'") from error
         self._folder, self._make = folder, SummaryWriter
+        self._writers: dict[Path, Any] = {}
 
     def update(self, run: Path) -> int:
         """Export the outer iterations of `run` that were not exported before; return how many.
@@ -37,17 +38,27 @@ class TensorBoardExport:
         if len(rows) <= done:
             return 0
         began = (run / "metrics.jsonl").stat().st_mtime - _seconds(rows[-1])
-        writer = self._make(str(target))
-        try:
-            for row in rows[done:]:
-                for name, value in scalars(row).items():
-                    step = int(row.get("episodes") or 0)
-                    writer.add_scalar(name, value, step, walltime=began + _seconds(row))
-        finally:
-            writer.close()
+        writer = self._writer(target, done)
+        for row in rows[done:]:
+            step = int(row.get("episodes") or 0)
+            for name, value in scalars(row).items():
+                writer.add_scalar(name, value, step, walltime=began + _seconds(row))
+        writer.flush()
         note = {"run": str(run.resolve()), "iterations": len(rows)}
         replace_atomically(target / NOTE, (json.dumps(note) + "\n").encode())
         return len(rows) - done
+
+    def close(self) -> None:
+        """Close the files; everything is in them already."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+    def _writer(self, target: Path, done: int) -> Any:
+        """One file per run and session; the suffix keeps two sessions within one second apart."""
+        if target not in self._writers:
+            self._writers[target] = self._make(str(target), filename_suffix=f".{done}")
+        return self._writers[target]
 
 
 def _exported(target: Path, run: Path) -> int:

@@ -70,12 +70,32 @@ def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None) -> Table:
 
 
 def study_time_left(snapshots: Sequence[Snapshot]) -> float | None:
-    """Seconds until everything unfinished is done, at the present rate of all running work; None when unknown."""
-    rate = sum(item.rate or 0.0 for item in snapshots if item.state in ("running", "elsewhere"))
-    unfinished = [item for item in snapshots if item.state in ("running", "elsewhere", "waiting")]
-    if rate <= 0 or any(not item.budget for item in unfinished):
-        return None
-    return 60.0 * sum(max(0, item.budget - item.episodes) for item in unfinished) / rate
+    """Seconds until everything unfinished is done, if as many runs go on side by side as now; None when unknown.
+
+    A run that has not begun is taken to be as fast as others of its search and task, or of its task, or of any.
+    """
+    active = sum(1 for item in snapshots if item.state in ("running", "elsewhere"))
+    work: list[float] = []
+    for item in snapshots:
+        if item.state not in ("running", "elsewhere", "waiting"):
+            continue
+        rate = item.rate or _likely_rate(item, snapshots)
+        if not item.budget or rate is None:
+            return None
+        work.append(60.0 * max(0, item.budget - item.episodes) / rate)
+    return max(sum(work) / active, max(work)) if active and work else None
+
+
+def _likely_rate(item: Snapshot, snapshots: Sequence[Snapshot]) -> float | None:
+    known = [other for other in snapshots if other.rate]
+    for alike in (
+        [other for other in known if (other.task, other.search) == (item.task, item.search)],
+        [other for other in known if other.task == item.task],
+        known,
+    ):
+        if alike:
+            return sum(other.rate or 0.0 for other in alike) / len(alike)
+    return None
 
 
 def duration(seconds: float) -> str:

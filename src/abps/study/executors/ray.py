@@ -32,8 +32,9 @@ class RayExecutor:
         self._own = not self._ray.is_initialized()
         if self._own:
             self._connect(address)
-        remote = self._ray.remote(num_cpus=workers, max_retries=0, max_calls=1)
-        self._run = remote(_run_on_worker).options(runtime_env={"env_vars": single_threaded(_without_xla())})
+        threads = {"env_vars": single_threaded(_without_xla())}
+        remote = self._ray.remote(num_cpus=workers, max_retries=0, max_calls=1, runtime_env=threads)
+        self._run = remote(_run_on_worker)
 
     def describe(self) -> str:
         cores = self._ray.cluster_resources().get("CPU", 0.0)

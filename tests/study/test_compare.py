@@ -1,0 +1,181 @@
+"""`abps compare` from the outside: exit codes, what is listed, skipped and reported, and the SLURM script run by a real shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from abps.cli import main
+from abps.run.directory import read_settings
+from abps.study.cells import is_locked
+from abps.study.slurm import array_script
+
+LQR = "abps.tasks.lqr:s2_a1_seed0"
+SMALL = ["--searches", "ars", "--set", "ars.directions=2", "--set", "ars.top=1", "--set", "run.evaluation_episodes=1"]
+
+
+def command(tmp_path: Path, *more: str, episodes: int = 8) -> list[str]:
+    return ["compare", LQR, *SMALL, "--episodes", str(episodes), "--runs", str(tmp_path / "runs"), *more]
+
+
+def journals(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("journal.jsonl"))}
+
+
+def shell(words: list[str], **options) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment, **options)
+
+
+def test_a_dry_run_lists_every_cell_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = command(tmp_path, "--seeds", "0-2", "--axis", "ars.step=0.01,0.02", "--dry-run")
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert text.count("new") == 6
+    assert "6 cells, 6 to run" in text
+    assert not (tmp_path / "runs").exists()
+    assert main([*arguments, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [item["cell"] for item in listed] == list(range(6))
+    assert listed[1]["run"].endswith("ars@step=0.02/seed-0")
+
+
+def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Cells are real processes; two of them are enough to see what happens to what is done.
+    assert main(command(tmp_path, "--axis", "ars.step=0.01,0.02", "--seeds", "0", "--json")) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["done"], result["failed"], result["missing"]) == (2, 0, 0)
+    assert {row["label"] for row in result["rows"]} == {"ars (step=0.01)", "ars (step=0.02)"}
+    assert Path(result["report"]).stat().st_size > 10_000
+    before = journals(tmp_path)
+    assert main(command(tmp_path, "--axis", "ars.step=0.01,0.02", "--seeds", "0", "--no-report")) == 0
+    assert "2 of 2 cells are done" in capsys.readouterr().out
+    assert journals(tmp_path) == before
+    # One axis value, more episodes: the run goes on, its first episodes stay, the other variant is not touched.
+    assert (
+        main(command(tmp_path, "--axis", "ars.step=0.01", "--seeds", "0", "--quiet", "--no-report", episodes=12)) == 0
+    )
+    after = journals(tmp_path)
+    changed = [name for name in after if after[name] != before[name]]
+    assert len(changed) == 1
+    assert after[changed[0]].startswith(before[changed[0]])
+    assert after[changed[0]].count(b"\n") == 12
+
+
+def test_other_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = command(tmp_path, "--seeds", "0", "--cell", "0", "--quiet")
+    assert main(arguments) == 0
+    before = journals(tmp_path)
+    assert main([*command(tmp_path, "--seeds", "0"), "--set", "ars.noise=0.5"]) == 1
+    assert "ars.noise is" in capsys.readouterr().err
+    assert main([*arguments, "--set", "ars.noise=0.5"]) == 1
+    assert main([*command(tmp_path, "--seeds", "0", "--dry-run"), "--set", "ars.noise=0.5"]) == 1
+    assert journals(tmp_path) == before
+
+
+def test_a_failed_cell_is_counted_shown_and_in_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(tmp_path, "--seeds", "0", "--cell", "0", "--quiet", episodes=4)) == 0
+    (journal,) = (tmp_path / "runs").rglob("journal.jsonl")
+    journal.write_bytes(b"x" + journal.read_bytes())
+    capsys.readouterr()
+    assert main(command(tmp_path, "--seeds", "0", "--no-report")) == 1
+    printed = capsys.readouterr()
+    assert "0 of 1 cells are done, 1 failed" in printed.out
+    assert "damaged" in printed.err
+    assert "Run what is missing with: abps compare" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "no.such.module:env", "--searches", "ars"], "no.such.module"),
+        (["compare", "pendulum", "--searches", "ars", "--episodes", "0"], "--episodes"),
+        (["compare", "pendulum", "--searches", "ars", "--grid", "paper-table-1"], "says nothing"),
+        (["compare", "pendulum", "--searches", "ars", "--cell", "99"], "cells 0 to 4"),
+        (["compare", "pendulum", "--searches", "ars", "--seeds", "x"], "seeds"),
+    ],
+)
+def test_wrong_arguments(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--runs", str(tmp_path / "runs")]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_papers_grid_is_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "hopper,cheetah", "--searches", "abs,mpd", "--seeds", "0-4", "--grid", "paper-table-1"]
+    assert main([*words, "--dry-run", "--runs", str(tmp_path)]) == 0
+    assert "60 cells" in capsys.readouterr().out
+
+
+def test_a_terminated_study_stops_its_cells_says_how_to_go_on_and_does_only_the_rest(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "abps", *command(tmp_path, "--seeds", "0", episodes=100_000)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as study:
+        run = tmp_path / "runs" / "abps.tasks.lqr-s2_a1_seed0" / "ars" / "seed-0"
+        deadline = time.monotonic() + 60
+        while not (run / "journal.jsonl").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        study.send_signal(signal.SIGTERM)
+        _, errors = study.communicate(timeout=60)
+    assert study.returncode == 130
+    assert f"abps compare {LQR}" in errors
+    assert not is_locked(run)
+    saved = (run / "journal.jsonl").read_bytes()
+    count = saved.count(b"\n")
+    assert main(command(tmp_path, "--seeds", "0", "--cell", "0", "--quiet", episodes=count + 4)) == 0
+    assert (run / "journal.jsonl").read_bytes().startswith(saved)
+
+
+def test_the_slurm_script_is_sound_and_its_array_tasks_run_their_cells(tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "abps",
+        *command(tmp_path, "--seeds", "0-1"),
+        "--axis",
+        "ars.step=0.01,0.02",
+        "--slurm",
+    ]
+    printed = shell(words)
+    assert printed.returncode == 0, printed.stderr
+    assert "#SBATCH --array=0-3\n" in printed.stdout
+    script = tmp_path / "study.sh"
+    script.write_text(printed.stdout)
+    assert shell(["bash", "-n", str(script)]).returncode == 0
+    ran = shell(["bash", str(script)], env={"SLURM_ARRAY_TASK_ID": "3"}, cwd="/")
+    assert ran.returncode == 0, ran.stderr
+    (journal,) = (tmp_path / "runs").rglob("journal.jsonl")
+    assert journal.parent.parts[-2:] == ("ars@step=0.02", "seed-1")
+    assert read_settings(journal.parent).variant == "step=0.02"
+    # What is done is left out of the next script; a cell that cannot run has an exit code that SLURM sees.
+    assert "#SBATCH --array=0-2\n" in shell(words).stdout
+    assert shell(["bash", str(script)], env={"SLURM_ARRAY_TASK_ID": "9"}).returncode != 0
+
+
+def test_scripts_quote_what_a_shell_would_read_otherwise(tmp_path: Path) -> None:
+    script = array_script(["echo", "a b", "$HOME;'"], [0, 1, 2, 5, 7, 8], folder=tmp_path, logs=tmp_path)
+    assert "--array=0-2,5,7-8\n" in script
+    file = tmp_path / "script.sh"
+    file.write_text(script)
+    assert shell(["bash", str(file)], env={"SLURM_ARRAY_TASK_ID": "5"}).stdout == "a b $HOME;' --cell 5\n"
+
+
+def test_a_terminated_slurm_task_waits_for_its_cell(tmp_path: Path) -> None:
+    cell = "import signal, sys, time; signal.signal(15, lambda *a: (time.sleep(0.3), print('saved'), sys.exit(7))); print('on', flush=True); time.sleep(60)"
+    file = tmp_path / "script.sh"
+    file.write_text(array_script([sys.executable, "-c", cell], [0], folder=tmp_path, logs=tmp_path))
+    with subprocess.Popen(
+        ["bash", str(file)], stdout=subprocess.PIPE, text=True, env={**os.environ, "SLURM_ARRAY_TASK_ID": "0"}
+    ) as task:
+        assert task.stdout is not None
+        assert task.stdout.readline() == "on\n"
+        task.terminate()
+        assert task.stdout.read() == "saved\n"
+        assert task.wait(10) == 7

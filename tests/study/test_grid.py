@@ -1,0 +1,158 @@
+"""Grids: what is multiplied by what, where each cell lies, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abps.errors import ConfigError
+from abps.presets import PAPER_TASKS, search_config
+from abps.study.grid import (
+    PAPER_TABLE_1,
+    Axis,
+    Grid,
+    make_cells,
+    parse_assignment,
+    parse_axis,
+    parse_names,
+    parse_seeds,
+)
+
+ROOT = Path("runs")
+
+
+def grid(tasks: str = "pendulum", searches: str = "ars", seeds: str = "0-1", *axes: str, **fixed: str) -> Grid:
+    names = parse_names(tasks)
+    return Grid(
+        names, parse_names(searches), parse_seeds(seeds), dict.fromkeys(names, 30), axes=tuple(map(parse_axis, axes)),
+        fixed={name.replace("__", "."): value for name, value in fixed.items()},
+    )  # fmt: skip
+
+
+def names(wanted: Grid) -> list[str]:
+    return [cell.name for cell in make_cells(wanted, ROOT)]
+
+
+def test_cells_are_tasks_times_searches_times_seeds_in_the_normal_layout() -> None:
+    cells = make_cells(grid("pendulum,hopper", "ars,mpd", "0-2"), ROOT)
+    assert len(cells) == 12
+    assert [cell.number for cell in cells] == list(range(12))
+    assert cells[0].path == ROOT / "pendulum" / "ars" / "seed-0"
+    assert cells[1].settings.search_config == search_config("mpd", "pendulum")
+    # Every search on every task comes before the second seed.
+    assert {cell.settings.seed for cell in cells[:4]} == {0}
+
+
+def test_more_seeds_keep_the_numbers_of_the_cells_there_were() -> None:
+    few, many = (make_cells(grid("pendulum,hopper", "ars,mpd", seeds), ROOT) for seeds in ("0-1", "0-4"))
+    assert few == many[: len(few)]
+
+
+def test_an_axis_multiplies_its_own_search_only_and_names_the_folder() -> None:
+    found = names(grid("hopper", "abs,ars", "0", "abs.step=0.00125,0.0025", "abs.gp.lengthscale_high=0.025,0.05"))
+    assert found == [
+        "hopper/abs@step=0.00125,gp.lengthscale_high=0.025/seed-0",
+        "hopper/abs@step=0.00125,gp.lengthscale_high=0.05/seed-0",
+        "hopper/abs@step=0.0025,gp.lengthscale_high=0.025/seed-0",
+        "hopper/abs@step=0.0025,gp.lengthscale_high=0.05/seed-0",
+        "hopper/ars/seed-0",
+    ]
+
+
+def test_axes_of_tasks_runs_and_presets_hold_for_every_search() -> None:
+    assert len(names(grid("hopper", "mpd,ars", "0", "task.gamma=0.9,1", "run.evaluate_every=1,2"))) == 8
+    cells = make_cells(grid("hopper", "abs", "0", "preset=cpu,paper"), ROOT)
+    assert [cell.settings.search_config.critics.kind for cell in cells] == ["lstd", "droq"]
+    assert [cell.settings.variant for cell in cells] == ["preset=cpu", "preset=paper"]
+
+
+def test_fixed_settings_make_no_variant() -> None:
+    (cell,) = make_cells(grid("hopper", "mpd", "0", mpd__probes="8", budget__target="300", run__workers="2"), ROOT)
+    assert cell.path.parts[-2] == "mpd"
+    assert (cell.settings.search_config.probes, cell.settings.budget.target, cell.settings.run.workers) == (8, 300.0, 2)
+
+
+def test_values_are_understood_before_they_are_named() -> None:
+    assert names(grid("hopper", "mpd", "0", "mpd.step=0.10,1e-1")) == ["hopper/mpd@step=0.1/seed-0"]
+    (lists, flags) = (
+        make_cells(grid("hopper", "abs", "0", text), ROOT)
+        for text in ("abs.critics.ridges=0.1,0.2;0.3", "abs.reset_worst=yes,false")
+    )
+    assert [cell.settings.search_config.critics.ridges for cell in lists] == [(0.1, 0.2), (0.3,)]
+    assert [cell.settings.search_config.reset_worst for cell in flags] == [True, False]
+    (scale,) = make_cells(grid("hopper", "mpd", "0", task__reward_scale="none"), ROOT)
+    assert scale.settings.task.reward_scale is None
+
+
+def test_settings_that_change_together() -> None:
+    text = "mpd.gp.lengthscale_low+mpd.gp.lengthscale_high=0.001:0.002,0.1:0.2"
+    cells = make_cells(grid("hopper", "mpd", "0", text), ROOT)
+    bounds = [
+        (c.settings.search_config.gp.lengthscale_low, c.settings.search_config.gp.lengthscale_high) for c in cells
+    ]
+    assert bounds == [(0.001, 0.002), (0.1, 0.2)]  # Set one by one, (0.1, 0.05) would have been refused on the way.
+
+
+def test_the_papers_table_1_is_one_grid() -> None:
+    tasks = tuple(PAPER_TASKS)
+    cells = make_cells(
+        Grid(tasks, ("abs", "mpd"), (0,), dict.fromkeys(tasks, 10), axes=PAPER_TABLE_1), ROOT
+    )  # fmt: skip
+    per_task = {task: [c.settings for c in cells if c.settings.task.name == task] for task in tasks}
+    for task, settings in per_task.items():
+        assert [s.search for s in settings] == ["abs"] * 4 + ["mpd"] * 2, task
+        # The values that the paper chose in the end (its Table 2) must be among those it tried, ABS on every task.
+        chosen = search_config("abs", task)
+        tried = {(s.search_config.step, s.search_config.gp.lengthscale_high) for s in settings if s.search == "abs"}
+        assert (chosen.step, chosen.gp.lengthscale_high) in tried
+        assert {s.search_config.step for s in settings if s.search == "mpd"} == {0.01}
+    assert {s.search_config.step for s in per_task["hopper"] if s.search == "abs"} == {0.0025, 0.005}
+    assert {s.search_config.step for s in per_task["ant"] if s.search == "abs"} == {0.00125, 0.0025}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (lambda: grid("pendulum", "ars", "0", "ars.stepp=1,2"), "did you mean 'step'"),
+        (lambda: grid("pendulum", "ars", "0", "ars.gp.starts=1,2"), "unknown setting ars.gp"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.gp=1"), "group of settings"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.step.x=1"), "not a group"),
+        (lambda: grid("pendulum", "ars", "0", "ars.step=big,small"), "must be of type float"),
+        (lambda: grid("pendulum", "ars", "0", "ars.step=-1,2"), "must be positive"),
+        (lambda: grid("pendulum", "ars", "0", "abs.step=1,2"), "not among the searches"),
+        (lambda: grid("pendulum", "ars", "0", "step=1,2"), "cannot tell whose setting"),
+        (lambda: grid("pendulum", "ars", "0", "ars.step=1,1"), "a value twice"),
+        (lambda: grid("pendulum", "ars", "0", "ars.step=1,2", ars__step="3"), "both fixed and an axis"),
+        (lambda: grid("pendulum", "ars", "0", "preset=cpu,gpu"), "unknown preset"),
+        (lambda: grid("pendulum", "ars", "0", budget__episodes="3"), "--episodes"),
+        (lambda: grid("pendulum", "tabu", "0"), "unknown search"),
+        (lambda: grid("", "ars", "0"), "at least one task"),
+        (lambda: grid("a:b,a-b", "ars", "0"), "two different cells"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(wanted, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_cells(wanted(), ROOT)
+
+
+@pytest.mark.parametrize("text", ["", "abs.step", "=1,2", "abs.step=", "abs.step=1,,2", "a.x+a.y=1:2,3"])
+def test_an_axis_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_axis(text)
+
+
+def test_parsing() -> None:
+    assert parse_axis("a.x + a.y = 1:2, 3:4") == Axis(("a.x", "a.y"), (("1", "2"), ("3", "4")))
+    assert parse_assignment("mpd.probes = 8") == ("mpd.probes", "8")
+    assert parse_names("a, b,,a") == ("a", "b")
+    assert parse_seeds("3,0-2, 2") == (3, 0, 1, 2)
+    for text in ("", "a", "1-", "-1", "3-1", "0-99999999", "1.5"):
+        with pytest.raises(ConfigError):
+            parse_seeds(text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 20)), min_size=1, max_size=6))
+def test_ranges_of_seeds_are_what_they_say(ranges: list[tuple[int, int]]) -> None:
+    text = ",".join(f"{first}-{first + more}" for first, more in ranges)
+    assert set(parse_seeds(text)) == {seed for first, more in ranges for seed in range(first, first + more + 1)}

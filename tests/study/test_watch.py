@@ -1,0 +1,173 @@
+"""Looking at runs: states, numbers, files that grow and shrink, what fits on a screen, and TensorBoard files."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from abps.cli import main
+from abps.run.directory import claim
+from abps.study.progress import Follower, Snapshot
+from abps.study.tensorboard import TensorBoardExport
+from abps.study.watch import duration, overview, study_time_left
+
+
+def text(snapshots: list[Snapshot], height: int | None = None, width: int = 160) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(overview(snapshots, height))
+    console.file.close()
+    return console.export_text()
+
+
+def test_a_finished_run(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 3)
+    last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
+    (path / "journal.jsonl").write_text("{}\n" * 285)
+    seen = Follower(path).read()
+    assert (seen.task, seen.search, seen.seed, seen.state) == ("hopper", "abs", 3, "done")
+    assert (seen.episodes, seen.budget) == (285, 300)
+    assert (seen.centre, seen.best) == (last["eval_return"], last["max_return"])
+    assert seen.score == max(last["r2_validation"])
+    assert seen.ascent == last["probability_ascent"]
+    assert seen.left is None
+
+
+def test_states(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    failed = make_run(tmp_path, "hopper", "ars", 0, status="failed")
+    assert Follower(failed).read().state == "failed"
+    assert "10 episodes in a row failed" in text([Follower(failed).read()])
+    stopped = make_run(tmp_path, "hopper", "ars", 1, status="unfinished")
+    assert Follower(stopped).read().state == "stopped"
+    with claim(stopped):
+        running = Follower(stopped).read()
+    assert running.state == "running"
+    assert running.left == pytest.approx(60 * (running.budget - running.episodes) / running.rate)
+
+
+def test_the_rate_is_that_of_the_last_iterations(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path, "hopper", "ars", 0)
+    rows = [
+        {"episodes": 10 * (n + 1), "seconds": 100.0 * (n + 1) if n < 10 else 1000.0 + 10 * (n - 9)} for n in range(20)
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Follower(path).read().rate == pytest.approx(60.0)
+
+
+def test_files_are_followed_as_they_grow_and_are_cut(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path, "hopper", "ars", 0, status="unfinished")
+    journal, follower = path / "journal.jsonl", Follower(path)
+    journal.write_text("{}\n{}\n")
+    assert follower.read().episodes == 2
+    with journal.open("a") as file:
+        file.write('{}\n{"half')
+    assert follower.read().episodes == 3
+    with journal.open("a") as file:
+        file.write(' a line"}\n')
+    assert follower.read().episodes == 4
+    journal.write_text("{}\n")  # A resumed run cuts what its checkpoint does not know.
+    assert follower.read().episodes == 1
+    (path / "metrics.jsonl").write_text('{"eval_return": 5.0, "episodes": 3}\nnot json\n[1]\n')
+    assert follower.read().centre == 5.0
+
+
+def test_an_empty_or_damaged_run_is_shown_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "hopper" / "abs" / "seed-1"
+    path.mkdir(parents=True)
+    (path / "config.yaml").write_text("seed: [")
+    seen = Follower(path).read()
+    assert (seen.task, seen.search, seen.state, seen.episodes) == ("hopper", "abs", "stopped", 0)
+    assert "hopper" in text([seen])
+
+
+def snapshots(count: int, state: str = "done") -> list[Snapshot]:
+    one = Snapshot(Path("x"), "hopper", "abs", 0, state, "", 50, 100, 1.0, 2.0, 0.5, 0.9, 10.0, 60.0)
+    return [replace(one, seed=seed) for seed in range(count)]
+
+
+def test_what_matters_stays_on_a_low_screen() -> None:
+    many = [*snapshots(50), *snapshots(1, "running"), *snapshots(1, "failed")]
+    shown = text(many, height=15)
+    assert len(shown.splitlines()) <= 15
+    assert "running" in shown
+    assert "failed" in shown
+    assert "more" in shown
+    assert "50 done" in shown
+    assert len(text(many).splitlines()) > 50
+
+
+def test_time_left_of_a_study() -> None:
+    running, waiting = (
+        snapshots(2, "running"),
+        [replace(item, episodes=0, rate=None) for item in snapshots(2, "waiting")],
+    )
+    # 50 episodes left in each of two, 100 in each of two that are as fast: 300 episodes at 20 per minute.
+    assert study_time_left([*running, *waiting]) == pytest.approx(60 * 300 / 20)
+    assert study_time_left(snapshots(3)) is None
+    assert study_time_left([replace(running[0], budget=0)]) is None
+    # The longest run is never shorter than itself.
+    assert study_time_left([running[0], replace(running[1], rate=0.1)]) == pytest.approx(60 * 50 / 0.1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(42, "42 s"), (600, "10 min"), (7200, "2 h 0 min"), (200_000, "2 d 7 h")]
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_the_command(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(study), "--once"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("done") >= 18
+    assert "R̃²" in printed
+    assert main(["watch", str(study / "hopper"), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 9
+    assert {line["task"] for line in lines} == {"hopper"}
+    assert main(["watch", str(study / "nothing")]) == 1
+    assert main(["watch", str(study), "--every", "0"]) == 1
+
+
+def events(folder: Path) -> list[tuple[str, int, float]]:
+    from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 (the package is there)
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = []
+    for file in sorted(folder.rglob("events.*")):
+        data = file.read_bytes()
+        while data:  # The records: length (8), its checksum (4), the event, its checksum (4).
+            size = int.from_bytes(data[:8], "little")
+            event = Event.FromString(data[12 : 12 + size])
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            data = data[16 + size :]
+    return found
+
+
+def test_tensorboard_files_hold_every_number_once(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path / "runs", "hopper", "abs", 0, status="unfinished")
+    rows = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_text("".join(rows[:5]))
+    export = TensorBoardExport(tmp_path / "tb")
+    assert export.update(path) == 5
+    assert export.update(path) == 0
+    (path / "metrics.jsonl").write_text("".join(rows))
+    assert TensorBoardExport(tmp_path / "tb").update(path) == len(rows) - 5
+    found = events(tmp_path / "tb" / "hopper" / "abs" / "seed-0")
+    expected = [json.loads(row) for row in rows]
+    returns = [(step, value) for tag, step, value in found if tag == "max_return"]
+    assert [step for step, _ in returns] == [row["episodes"] for row in expected]
+    assert [value for _, value in returns] == pytest.approx([row["max_return"] for row in expected], rel=1e-6)
+    assert sum(1 for tag, _, _ in found if tag == "weights/4") == len(rows)
+
+
+def test_tensorboard_files_of_two_runs_are_not_mixed(tmp_path: Path, make_run: Callable[..., Path], capsys) -> None:
+    for place in ("one", "two"):
+        make_run(tmp_path / place, "hopper", "ars", 0)
+    words = ["--once", "--tensorboard", str(tmp_path / "tb")]
+    assert main(["watch", str(tmp_path / "one"), *words]) == 0
+    assert "TensorBoard: 18 outer iterations" in capsys.readouterr().out
+    assert main(["watch", str(tmp_path / "two"), *words]) == 1
+    assert "holds the export of" in capsys.readouterr().err
