@@ -25,7 +25,7 @@ __all__ = ["DroqCritics"]
 CHUNK = 32
 """Gradient steps per call of the compiled loop: 8 MB of batches for HalfCheetah."""
 POOL = 1 << 20
-"""Dropout factors drawn once; a layer's mask is a stretch of them from a random place on."""
+"""Dropout bits drawn once; a layer's mask is a stretch of them from a random place on."""
 STATISTICS = 100_000
 """The newest states that the input statistics are measured on."""
 HUGE = 1e3
@@ -57,9 +57,8 @@ class DroqCritics(Critics):
         for member in range(self.members):
             self._initialise(member)
         rng = generator(seed, "critics", "dropout")
-        keep = 1.0 - config.dropout
-        self._pool_size = max(POOL, 4 * config.batch * config.width)
-        self._pool = (rng.random(self._pool_size, dtype=np.float32) < keep).astype(np.float32) / np.float32(keep)
+        size = max(POOL, 4 * config.batch * config.width)
+        self._pool = (rng.random(size, dtype=np.float32) >= config.dropout).astype(np.int8)
 
     def start_centre(self, centre: Centre, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
         """See `Critics.start_centre`; the other members start from what they learned for the last centre."""
@@ -182,7 +181,7 @@ class DroqCritics(Critics):
             raise NumericsError("these critics have no centre yet; call start_centre first")
         shape = (CHUNK, self.members, config.batch)
         data = replay.gather(replay.indices(rng, int(np.prod(shape))))
-        size = self._pool_size - config.batch * config.width
+        size = self._pool.size - config.batch * config.width
         starts = rng.integers(0, size, (CHUNK, 2, 2 * self.members, config.depth), dtype=np.int32)
         return Chunk(
             scale.inputs(data.states, data.actions, np.float32).reshape(*shape, -1),
