@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 from abps.config import CriticsConfig
 from abps.critics import Centre, make_critics
 from abps.data import Replay
-from abps.gp.mean import Visits, advantage_features, advantage_gradients, validation_advantages
+from abps.data.visits import Visits
+from abps.gp.mean import advantage_features, advantage_gradients, validation_advantages
 from abps.normaliser import Normaliser
 from abps.policies import LinearTanh
 from abps.tasks.spec import TaskSpec

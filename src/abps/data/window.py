@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.gp.mean import Visits
+from abps.data.visits import Visits
 from abps.normaliser import Normaliser
 from abps.policies import PolicyClass
 

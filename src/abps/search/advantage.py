@@ -16,9 +16,10 @@ from abps.config import AbsConfig, BudgetConfig
 from abps.critics import Centre, make_critics
 from abps.critics.scores import aggregate, r2, scores, worst_member
 from abps.data.replay import Replay
+from abps.data.visits import Visits
 from abps.data.window import Point
 from abps.gp.fit import fit
-from abps.gp.mean import Visits, advantage_features, advantage_gradients, validation_advantages
+from abps.gp.mean import advantage_features, advantage_gradients, validation_advantages
 from abps.gp.posterior import Features
 from abps.search.base import Answer, Metrics
 from abps.search.local import LocalSearch, Prior
@@ -61,8 +62,11 @@ class AdvantageSearch(LocalSearch[AbsT]):
         returns = np.array([self.objective(trajectory) for trajectory in trajectories])
         return Point(query.parameters, query.policy.normaliser, returns, query.role, query.iteration, visits)
 
-    def _centre_told(self, trajectories: list[Trajectory]) -> None:
-        self._append(trajectories)
+    def _store(self, trajectories: list[Trajectory]) -> None:
+        for trajectory in trajectories:
+            self.replay.append(trajectory)
+
+    def _centre_told(self) -> None:
         self._reset = None
         if self.config.reset_worst and self.iteration > 0:
             self._reset = worst_member(self.scores, only_negative=self.config.reset_only_negative)
@@ -71,16 +75,11 @@ class AdvantageSearch(LocalSearch[AbsT]):
         self._diverged = len(report.diverged)
         self._score()
 
-    def _probes_told(self, trajectories: list[Trajectory]) -> None:
-        self._append(trajectories)
+    def _probes_told(self) -> None:
         with self._timed("critics"):
             report = self.critics.update(self.replay)
         self._diverged += len(report.diverged)
         self._score()
-
-    def _append(self, trajectories: list[Trajectory]) -> None:
-        for trajectory in trajectories:
-            self.replay.append(trajectory)
 
     @property
     def _policy_centre(self) -> Centre:
