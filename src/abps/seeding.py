@@ -21,7 +21,8 @@ def generator(seed: int, *path: str | int) -> np.random.Generator:
 
     Args:
         seed: the run's seed, a non-negative integer.
-        path: what the numbers are for, e.g. `("acquisition", iteration, probe)`.
+        path: what the numbers are for, e.g. `("acquisition", iteration, probe)`. One purpose always has equally many
+            parts: a path and the same path with zeros appended are one to numpy.
 
     Returns:
         A fresh `numpy.random.Generator`; two different paths are statistically independent.

@@ -1,0 +1,68 @@
+"""What many tests share: deterministic property tests, a quick task, and runs that take a moment."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from abps.config import ArsConfig, BudgetConfig, RunConfig, TaskConfig, replace
+from abps.run.directory import RunSettings, create_directory
+from abps.run.loop import TrainingResult, train
+from abps.run.metrics import without_times
+
+hypothesis.settings.register_profile("abps", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("abps")
+
+QUICK_TASK = TaskConfig(
+    id="abps.tasks.lqr:make_env", name="lqr", gamma=0.95, horizon=15, reward_scale=1.0, normalise=False, policy="direct"
+)
+"""A noise-free linear system with random initial states, importable by spawned workers: an episode takes a millisecond."""
+
+
+@pytest.fixture
+def quick_task() -> TaskConfig:
+    return QUICK_TASK
+
+
+@pytest.fixture
+def make_settings() -> Callable[..., RunSettings]:
+    """Settings of a short ARS run on the quick task; changes go to whichever group knows the name."""
+
+    def make(search: str = "ars", search_config: Any = None, seed: int = 0, **changes: Any) -> RunSettings:
+        groups = {
+            "task": QUICK_TASK,
+            "search_config": search_config or ArsConfig(step=0.02, noise=0.05, directions=3, top=2),
+            "budget": BudgetConfig(episodes=24),
+            "run": RunConfig(evaluation_episodes=2),
+        }
+        for name, value in changes.items():
+            home = next(key for key, config in groups.items() if hasattr(config, name))
+            groups[home] = replace(groups[home], **{name: value})
+        return RunSettings(search=search, seed=seed, **groups)
+
+    return make
+
+
+@pytest.fixture
+def run_new() -> Callable[..., TrainingResult]:
+    """Make a run directory and train it to its end."""
+
+    def run(path: Path, settings: RunSettings, observers: tuple[Any, ...] = ()) -> TrainingResult:
+        create_directory(path, settings)
+        return train(path, settings, observers)
+
+    return run
+
+
+@pytest.fixture
+def records() -> Callable[..., list[dict[str, Any]]]:
+    """The lines of a run's journal or metrics, without times unless asked for."""
+
+    def read(path: Path, *, times: bool = False) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return lines if times else [without_times(line) for line in lines]
+
+    return read
