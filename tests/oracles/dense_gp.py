@@ -115,7 +115,7 @@ def draw(rng, *, d=None, n=None, hard=False):
     mean, slope, counts = 0.1 * rng.normal(size=n), rng.normal(size=d), rng.integers(1, 4, n).astype(float)
     values, gradient = rng.normal(size=(n, k)), rng.normal(size=(d, k)) / (spread * np.sqrt(d))
     features = Features(values, gradient) if k else None
-    arguments = dict(mean_at_points=mean, mean_gradient=slope, counts=counts, features=features)
+    arguments = {"mean_at_points": mean, "mean_gradient": slope, "counts": counts, "features": features}
     scale = hyper.feature_scale
     problem = Problem(
         points, returns, theta, hyper.effective, signal, noise, mean, slope, counts, values * scale, gradient * scale

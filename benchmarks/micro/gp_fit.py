@@ -1,0 +1,83 @@
+"""Quality and cost of the hyper-parameter fit against 32 full SciPy starts from scratch.
+
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/gp_fit.py [problems]
+
+Problems: n = 21…75 points, d = 4…216 parameters, functions of several roughnesses and effective dimensions, noise from 1 % to 30 % of the signal, windows made like a
+search's (three clouds around three centres). The reference runs SciPy's L-BFGS-B to its own default convergence from 32 uniform starts in the same box on the same evidence
+and takes the best. Cost is counted in evidence evaluations (with gradient; a value alone counts as one too) and in processor seconds.
+"""
+
+import sys
+import time
+
+import numpy as np
+from scipy.optimize import minimize
+
+from abps.config import GpConfig
+from abps.gp import fit
+from abps.gp.fit import Evidence, _bounds
+
+
+def problem(rng):
+    d, n = int(np.exp(rng.uniform(np.log(4), np.log(217)))), int(rng.integers(21, 76))
+    centres = np.cumsum(0.02 * rng.normal(size=(3, d)), axis=0)
+    points = centres[np.arange(n) % 3] + rng.choice([0.01, 0.025]) * rng.normal(size=(n, d))
+    relevant = rng.uniform(size=d) < rng.choice([0.2, 1.0])
+    relevant[0] = True
+    slope = rng.normal(size=(d, 2)) * relevant[:, None]
+    inner = points @ slope / (0.025 * np.sqrt(relevant.sum())) * rng.choice([0.3, 1.0, 2.0])
+    returns = np.sin(inner[:, 0]) + 0.5 * inner[:, 1]
+    returns = returns / returns.std() * 0.3
+    noise = 0.3 * np.exp(rng.uniform(np.log(0.01), np.log(0.3)))
+    return points, returns + noise * rng.normal(size=n), noise
+
+
+def reference(points, returns, noise, config, rng):
+    evidence = Evidence(points, returns, mean_bound=1.0)
+    lower, upper = _bounds(evidence, config, float(np.std(returns)), noise)
+    values = []
+    for _ in range(32):
+        found = minimize(
+            lambda p: tuple(-v for v in evidence.value_and_gradient(p)),
+            rng.uniform(lower, upper),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.stack([lower, upper], 1),
+            options={"maxiter": 1000},
+        )
+        values.append(-found.fun)
+    return np.array(values), evidence.evaluations
+
+
+def main(count, config):
+    rng = np.random.default_rng(0)
+    gaps, warm_gaps, cost, warm_cost, full, seconds = [], [], [], [], [], np.zeros(3)
+    for _ in range(count):
+        points, returns, noise = problem(rng)
+        begin = time.process_time()
+        values, evaluations = reference(points, returns, noise, config, rng)
+        middle = time.process_time()
+        ours = fit(points, returns, config, rng, noise=noise, mean_bound=1.0)
+        end = time.process_time()
+        # A search fits again after every probe: the window without its last point gives the warm start.
+        before = fit(points[:-1], returns[:-1], config, rng, noise=noise, mean_bound=1.0)
+        start = time.process_time()
+        warm = fit(points, returns, config, rng, noise=noise, mean_bound=1.0, previous=before.hyper)
+        seconds += middle - begin, end - middle, time.process_time() - start
+        gaps.append(values.max() - ours.evidence)
+        warm_gaps.append(values.max() - warm.evidence)
+        cost.append(ours.evaluations)
+        warm_cost.append(warm.evaluations)
+        full.append(evaluations)
+    gaps, warm_gaps = np.array(gaps), np.array(warm_gaps)
+    print(f"{count} problems, starts={config.starts} polished={config.polished}")
+    print(f"  reference, 32 full starts: {np.mean(full):.0f} evaluations, {seconds[0] / count:.3f} s per problem")
+    for name, gap, used, spent in (("cold", gaps, cost, seconds[1]), ("warm", warm_gaps, warm_cost, seconds[2])):
+        print(
+            f"  {name} fit: within 0.05 nats of the best in {np.mean(gap <= 0.05):.1%}, worst gap {gap.max():.3f}, better by more than 0.05 in {np.mean(gap < -0.05):.1%}; "
+            f"{np.mean(used):.0f} evaluations = 1/{np.sum(full) / np.sum(used):.1f}, {spent / count:.3f} s = 1/{seconds[0] / spent:.1f} of the cost"
+        )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, GpConfig())
