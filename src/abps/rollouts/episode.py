@@ -64,7 +64,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
 def attempt_episode(env: Any, policy: Policy, seed: int | None = None) -> Outcome:
     """`run_episode`, with everything an environment can do wrong turned into `Failed(reason)`."""
     try:
-        return run_episode(env, policy, seed)
+        with np.errstate(all="ignore"):  # Numbers that are not finite are found when the episode is built.
+            return run_episode(env, policy, seed)
     except AbpsError as error:
         return Failed(str(error))
     except (Exception, SystemExit) as error:  # An environment that calls sys.exit() must not end the run.

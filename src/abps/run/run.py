@@ -140,6 +140,7 @@ class Run:
 
     def finish(self, reasons: dict[str, str]) -> None:
         """Mark the run as done."""
+        self.spool.drop_before(len(self.journal))
         text = "".join(f"{name}: {reason}\n" for name, reason in reasons.items())
         replace_atomically(self.path / "DONE", text.encode())
 

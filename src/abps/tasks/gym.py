@@ -3,6 +3,7 @@
 Supported: observations that are one vector of real numbers, actions that are one vector with finite bounds.
 """
 
+import contextlib
 import importlib
 import warnings
 from collections.abc import Callable
@@ -56,7 +57,8 @@ def make_task(source: "str | TaskConfig | gymnasium.Env[Any, Any]", **changes: A
     try:
         spec = _check(env, config)
     finally:
-        env.close()
+        with contextlib.suppress(Exception):  # An environment that cannot close may still run.
+            env.close()
     return Task(config, spec, lambda: _make_env(config))
 
 

@@ -1,0 +1,275 @@
+"""Kill a run with SIGKILL at random instants, resume it, and compare it byte for byte with the run that was never interrupted.
+
+Used by tests/e2e/test_kill.py (a few kills) and benchmarks/kill/kill_many.py (hundreds). Sessions are forked from a process that has
+imported everything already (`python killing.py --serve`), so that a session costs milliseconds, not an interpreter's start.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+
+
+class TinyEnv(gymnasium.Env):
+    """A noisy damped mass that is paid for staying near the middle: eight steps, microseconds each."""
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._state, self._time = self.np_random.normal(size=3), 0
+        return self._state.copy(), {}
+
+    def step(self, action):
+        push = np.array([0.3, 0.1, 0.0]) * float(action[0])
+        self._state = 0.9 * np.roll(self._state, 1) + push + 0.01 * self.np_random.normal(size=3)
+        self._time += 1
+        fell = bool(np.abs(self._state[0]) > 2.5)
+        return self._state.copy(), 1.0 - float(self._state @ self._state), fell, self._time >= 8, {}
+
+
+class FlakyEnv(TinyEnv):
+    """Fails by its seed: some attempts raise, some return NaN."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        if seed is not None and seed % 5 == 0:
+            raise RuntimeError(f"seed {seed} is unlucky")
+        self._poisoned = seed is not None and seed % 7 == 0
+        return observation, info
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, float("nan") if self._poisoned else reward, *rest
+
+
+class SlowEnv(TinyEnv):
+    """Every third seed takes longer, so that with several workers episodes overtake each other."""
+
+    def reset(self, *, seed=None, options=None):
+        self._pause = 0.03 if seed is not None and seed % 3 == 0 else 0.0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        time.sleep(self._pause)
+        return super().step(action)
+
+
+def searches() -> list[str]:
+    """The names in the registry whose modules are there."""
+    import importlib.util
+
+    from abps.search.registry import SEARCHES
+
+    return [name for name, entry in SEARCHES.items() if importlib.util.find_spec(entry.module) is not None]
+
+
+def tiny_config(search: str, **changes: Any) -> Any:
+    """Settings of a search under which an outer iteration takes milliseconds and every buffer overflows soon."""
+    from abps.config import AcquisitionConfig, CriticsConfig, GpConfig
+    from abps.search.registry import SEARCHES
+
+    wanted: dict[str, Any] = {
+        "centre_episodes": 2,
+        "probes": 2,
+        "window": 4,
+        "design_std": 0.1,
+        "directions": 2,
+        "top": 1,
+        "gp": GpConfig(starts=2, polished=1),
+        "acquisition": AcquisitionConfig(starts=4, polished=1),
+        "critics": CriticsConfig(members=2, features=8, transitions=60, replay=50, groups=2),
+        **changes,
+    }
+    cls = SEARCHES[search].config
+    return cls(**{field.name: wanted[field.name] for field in dataclasses.fields(cls) if field.name in wanted})
+
+
+def make_run(
+    path: Path, search: str, *, env: str = "TinyEnv", episodes: int = 24, config: Any = None, **run: Any
+) -> Path:
+    """Make the directory of a tiny run."""
+    from abps.config import BudgetConfig, RunConfig, TaskConfig
+    from abps.run.directory import RunSettings, create_directory
+
+    task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9)
+    config = tiny_config(search) if config is None else config
+    settings = RunSettings(
+        task, search, config, BudgetConfig(episodes=episodes), RunConfig(evaluation_episodes=2, **run), 3
+    )
+    create_directory(path, settings)
+    return path
+
+
+class Zygote:
+    """A process with everything imported, from which sessions of training are forked."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, str(HERE / "killing.py"), "--serve"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def start(self, path: Path) -> int:
+        """Begin a session on a run; return its process id."""
+        self._send({"path": str(path)})
+        return int(self._answer())
+
+    def wait(self) -> int:
+        """The session's exit code; minus the signal that ended it."""
+        self._send({"wait": True})
+        return int(self._answer())
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def _answer(self) -> str:
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the process that forks sessions is gone")
+        return answer
+
+
+def serve() -> None:
+    """Fork a session for every request; the sessions' own output goes to standard error."""
+
+    import abps.run.loop
+    import abps.search.abs
+    import abps.search.ars
+    import abps.search.mpd  # noqa: F401
+
+    pid = 0
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            status = os.waitpid(pid, 0)[1]
+            print(os.waitstatus_to_exitcode(status), flush=True)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(2, 1)
+            session(Path(request["path"]))
+        print(pid, flush=True)
+
+
+def session(path: Path) -> None:
+    """Train a run from where it stands to its end, in a process of its own."""
+    from abps.run.directory import read_settings
+    from abps.run.loop import train
+
+    code = 1
+    try:
+        train(path, read_settings(path))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def change_of(path: Path) -> tuple[Any, ...]:
+    """Something that differs after every write to the run."""
+    stamps = []
+    for name in ("journal.jsonl", "episodes.bin", "metrics.jsonl", "policy", "checkpoint", "spool"):
+        try:
+            status = os.stat(path / name)
+            stamps.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            stamps.append(None)
+    return tuple(stamps)
+
+
+def kill_session(zygote: Zygote, path: Path, rng: random.Random, length: float) -> bool:
+    """Start a session and kill it at a random instant, or right after a random change of its files; True if it was in time."""
+    pid = zygote.start(path)
+    if rng.random() < 0.5:
+        time.sleep(rng.uniform(0.0, length))
+    else:
+        _wait_for_changes(path, rng.randint(1, 25), length)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return zygote.wait() == -signal.SIGKILL
+
+
+def _wait_for_changes(path: Path, changes: int, length: float) -> None:
+    before, deadline = change_of(path), time.monotonic() + length
+    while changes and time.monotonic() < deadline:
+        now = change_of(path)
+        changes -= now != before
+        before = now
+
+
+def comparable(path: Path) -> dict[str, Any]:
+    """Everything that two equal runs must have in common: all of a run's files but times and the stamp of versions."""
+    from abps.run.metrics import without_times
+
+    content: dict[str, Any] = {}
+    for file in sorted(path.rglob("*")):
+        name = str(file.relative_to(path))
+        if file.is_dir() or name in ("lock", "versions.json"):
+            continue
+        if file.suffix == ".jsonl":
+            content[name] = [without_times(json.loads(line)) for line in file.read_text().splitlines()]
+        else:
+            content[name] = file.read_bytes()
+    return content
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of files that are not the same in both runs."""
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+def journal_of(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a journal, times aside."""
+    from abps.run.metrics import without_times
+
+    file = path / "journal.jsonl"
+    if not file.exists():
+        return []
+    return [without_times(json.loads(line)) for line in file.read_bytes().split(b"\n")[:-1]]
+
+
+def kill_until(
+    zygote: Zygote, reference: Path, path: Path, rng: random.Random, kills: int, length: float
+) -> tuple[int, list[str]]:
+    """Kill and resume a run `kills` times at most, let it end, and compare.
+
+    Returns:
+        How many sessions were really killed, and what is wrong (empty: nothing).
+    """
+    expected, killed, known = journal_of(reference), 0, 0
+    for _ in range(kills):
+        killed += kill_session(zygote, path, rng, length)
+        journal = journal_of(path)
+        if len(journal) < known or journal != expected[: len(journal)]:
+            return killed, [f"the journal lost or changed an episode: {known} before, {len(journal)} after"]
+        known = len(journal)
+    zygote.start(path)
+    code = zygote.wait()
+    wrong = [] if code == 0 else [f"the last session ended with exit code {code}"]
+    return killed, wrong + differences(comparable(reference), comparable(path))
+
+
+if __name__ == "__main__" and "--serve" in sys.argv:
+    serve()

@@ -1,0 +1,55 @@
+"""`kill -9` at random instants: the resumed run is the uninterrupted one, byte for byte, for every search in the registry."""
+
+import random
+
+import killing
+import pytest
+
+KILLS = 5
+
+
+def dice(seed):
+    return random.Random(seed)  # noqa: S311 (the instants of kills are no secret)
+
+
+def reference_of(zygote, folder, search, **settings):
+    path = killing.make_run(folder / "reference", search, **settings)
+    pid = zygote.start(path)
+    assert pid > 0
+    assert zygote.wait() == 0
+    return path
+
+
+@pytest.mark.parametrize("search", killing.searches())
+def test_killed_run_equals_the_uninterrupted_one(search, zygote, tmp_path):
+    settings = {"env": "FlakyEnv", "checkpoint_stages": search in ("gibo", "ddpgn")}
+    reference = reference_of(zygote, tmp_path, search, **settings)
+    killed, attempt = 0, 0
+    while killed < KILLS:
+        path = killing.make_run(tmp_path / f"killed-{attempt}", search, **settings)
+        count, wrong = killing.kill_until(zygote, reference, path, dice(attempt), KILLS, 0.4)
+        assert wrong == []
+        killed, attempt = killed + count, attempt + 1
+
+
+@pytest.mark.slow
+def test_episodes_that_overtook_others_survive_a_kill(zygote, tmp_path):
+    settings = {"env": "SlowEnv", "episodes": 12, "evaluate_every": 0}
+    reference = reference_of(zygote, tmp_path, "ars", **settings)
+    path = killing.make_run(tmp_path / "killed", "ars", workers=2, **settings)
+    _, wrong = killing.kill_until(zygote, reference, path, dice(1), 3, 6.0)
+    # One worker against two: only the setting itself and what is only in it may differ.
+    assert set(wrong) <= {"config.yaml"}
+
+
+def test_comparison_notices_a_difference(zygote, tmp_path):
+    """Negative control: another seed, a flipped byte and a lost line are seen."""
+    reference = killing.comparable(reference_of(zygote, tmp_path, "ars"))
+    assert killing.differences(reference, reference) == []
+    lost = {**reference, "journal.jsonl": reference["journal.jsonl"][:-1]}
+    assert killing.differences(reference, lost) == ["journal.jsonl"]
+    name = next(name for name in reference if name.endswith(".safetensors"))
+    flipped = {**reference, name: reference[name][:-1] + bytes([reference[name][-1] ^ 1])}
+    assert killing.differences(reference, flipped) == [name]
+    changed = [{**line, "return": 0.0} for line in reference["journal.jsonl"]]
+    assert killing.differences(reference, {**reference, "journal.jsonl": changed}) == ["journal.jsonl"]
