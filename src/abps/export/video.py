@@ -25,7 +25,7 @@ from abps.seeding import integer_seed
 
 __all__ = ["Video", "choose_gl", "record_video"]
 
-ENDINGS = {".mp4": 50.0, ".gif": 20.0}
+ENDINGS = {".mp4": 50.0, ".gif": 25.0}
 """File ending → the most frames per second it is given; GIF viewers slow down beyond."""
 
 LONGEST = 1000

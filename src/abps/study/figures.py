@@ -177,10 +177,11 @@ def score_distributions(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -
 def phase_times(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, theme: Theme = LIGHT) -> "Figure":
     """Where the time goes: task → label → phase → seconds per outer iteration, as stacked bars."""
     _need(panels, "no run has times of phases (seconds_… in metrics.jsonl)")
-    phases = list(dict.fromkeys(phase for bars in panels.values() for parts in bars.values() for phase in parts))
+    longest = max((parts for bars in panels.values() for parts in bars.values()), key=len)
+    phases = list(dict.fromkeys([*longest, *(p for bars in panels.values() for parts in bars.values() for p in parts)]))
     rows = max(len(bars) for bars in panels.values())
     figure, axes = _panels(len(panels), height=max(1.6, 0.45 * rows + 1.0))
-    hatches = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
+    hatches = ("", "///", "...", "xxx", "\\\\\\", "++", "---", "oo")
     for axes_, (task, bars) in zip(axes, panels.items(), strict=True):
         left = np.zeros(len(bars))
         for number, phase in enumerate(phases):
@@ -192,7 +193,8 @@ def phase_times(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, them
         axes_.grid(visible=False, axis="y")
         axes_.set_title(task)
         axes_.set_xlabel("seconds per outer iteration")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(phases), 4))
+    columns = max(1, min(len(phases), int(figure.get_figwidth() / 1.3)))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns)
     return figure
 
 

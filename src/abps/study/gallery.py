@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "Options", "draw", "save"]
 
 
+PHASES = ("rollout", "critics", "mean", "fit", "acquisition", "step", "diagnostics", "evaluation")
+"""The order in which phases are drawn, the same for every search; unknown ones follow."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What a reader may choose about a figure."""
@@ -134,7 +138,13 @@ def phases(group: Group) -> dict[str, float]:
             values = run.column(name)
             if np.isfinite(values).any():
                 totals.setdefault(name.removeprefix("seconds_"), []).append(float(np.nanmean(values)))
-    return {name: float(np.mean(values)) for name, values in totals.items()}
+    return {name: float(np.mean(totals[name])) for name in ordered_phases([totals])}
+
+
+def ordered_phases(parts: Sequence[Mapping[str, object]]) -> list[str]:
+    """The names of all phases, in one order for every search."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return [*(name for name in PHASES if name in names), *(name for name in names if name not in PHASES)]
 
 
 def _times(runs: Sequence[Run], options: Options) -> "Figure":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from abps.errors import ConfigError
 from abps.seeding import generator
 from abps.study import statistics
-from abps.study.records import Run
+from abps.study.records import Run, flatten
 from abps.study.statistics import Estimate, Reached
 
 __all__ = [
@@ -284,7 +284,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     """The search's name, followed by the settings that differ between runs of this search on one task."""
     values: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for run in runs:
-        for key, value in run.settings.items():
+        for key, value in _distinguishing(run).items():
             values[run.search, run.task][key].add(repr(value))
     varied: dict[str, list[str]] = defaultdict(list)
     for (search, _), settings in values.items():
@@ -293,10 +293,17 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _label(run: Run, varied: Sequence[str]) -> str:
-    settings = run.settings
+    settings = _distinguishing(run)
     if not varied or not settings:
         return run.search
     return f"{run.search} ({', '.join(f'{key}={_plain(settings.get(key))}' for key in varied)})"
+
+
+def _distinguishing(run: Run) -> dict[str, object]:
+    """What sets runs apart: the search's settings, and the task's (a study may vary γ), but not how a task is called."""
+    task = run.config.get("task")
+    flat = flatten(task) if isinstance(task, Mapping) else {}
+    return {**run.settings, **{f"task.{key}": value for key, value in flat.items() if key not in ("id", "name")}}
 
 
 def _plain(value: object) -> str:

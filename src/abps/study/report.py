@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.study.gallery import phases
+from abps.study.gallery import ordered_phases, phases
 from abps.study.groups import (
     AXES,
     QUANTITIES,
@@ -133,7 +133,7 @@ def payload(runs: Sequence[Run], *, thresholds: Mapping[str, float] | None = Non
         "style": assign(labels),
         "grids": {task: {axis: _numbers(grid) for axis, grid in axes.items()} for task, axes in grids.items()},
         "groups": [_group(group, grids[group.task], part) for group, part in zip(groups, parts, strict=True)],
-        "phases": list(dict.fromkeys(phase for part in parts for phase in part)),
+        "phases": ordered_phases(parts),
         "runs": [_run(run, group) for group in groups for run in (*group.runs, *group.left_out)],
         "rows": _rows(groups, thresholds),
         "improvements": {quantity: _improvements(groups, quantity) for quantity in pairs},

@@ -53,10 +53,16 @@ class Theme:
 
 
 LIGHT = Theme(
-    "#ffffff", "#222222", "#e3e3e3", ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+    "#ffffff",
+    "#222222",
+    "#e3e3e3",
+    ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8F98"),
 )
 DARK = Theme(
-    "#15181c", "#e6e6e6", "#353a41", ("#F0803C", "#56B4E9", "#2FC99A", "#E09BC4", "#F0E442", "#B0A8FF", "#FFFFFF")
+    "#15181c",
+    "#e6e6e6",
+    "#353a41",
+    ("#F0803C", "#56B4E9", "#2FC99A", "#E09BC4", "#F0E442", "#B0A8FF", "#FFFFFF", "#8A8F98"),
 )
 """The same hues, lightened until they can be told apart on a dark screen."""
 

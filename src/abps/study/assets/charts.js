@@ -1,7 +1,7 @@
 // Small SVG charts without dependencies. Text only ever enters the page as text nodes, never as markup.
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "7 3", "2 2.5", "7 3 2 3", "12 4", "4 2 1.5 2 1.5 2"];
-const COLOURS = 7;
+const COLOURS = 8;
 
 function node(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -139,7 +139,7 @@ function bandPath(one, scale) {
 }
 
 function drawLines(options, width, tooltip, spoken, figure) {
-  const height = Math.max(190, Math.min(260, Math.round(width * 0.6)));
+  const height = Math.max(190, Math.min(width > 560 ? 340 : 260, Math.round(width * 0.6)));
   const margin = { left: 52, right: 12, top: 16, bottom: 36 };
   const scale = scales(options, width, height, margin);
   if (!scale) return node("p", { class: "dim" }, "No values.");

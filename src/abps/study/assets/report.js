@@ -84,6 +84,8 @@ function estimateCell(estimate, title, best) {
   return cell;
 }
 
+const minutes = (value) => (known(value) ? value.toFixed(value < 10 ? 2 : 0) : "–");
+
 function drawSummary() {
   const rows = data.rows.filter(chosen);
   byId("summary-lead").textContent = `Compared at the episode count every search of a task reached; ${STATISTICS[state.statistic]} over seeds with its 95 % bootstrap interval, `
@@ -118,7 +120,7 @@ function summaryRow(row, siblings, first, titles) {
   const plain = (index, text) => node("td", { class: "number", "data-label": titles[index] }, text);
   return node("tr", { class: first ? "first" : null }, node("th", { scope: "row" }, row.task), node("td", { "data-label": titles[1] }, named(row.label)),
     plain(2, seeds), plain(3, format(row.episodes)), estimateCell(estimates[0], titles[4], isBest(0)), mini, estimateCell(estimates[1], titles[6], isBest(1)),
-    estimateCell(estimates[2], titles[7], isBest(2)), plain(8, reached), plain(9, known(row.steps) ? compact(row.steps) : "–"), plain(10, format(row.minutes)));
+    estimateCell(estimates[2], titles[7], isBest(2)), plain(8, reached), plain(9, known(row.steps) ? compact(row.steps) : "–"), plain(10, minutes(row.minutes)));
 }
 
 function saveCsv(rows) {
@@ -243,7 +245,7 @@ function drawRuns() {
   const head = node("tr", {}, ...titles.map((title, index) => node("th", { scope: "col", class: index > 1 && index < 7 ? "number" : null }, title)));
   const body = runs.map((run) => node("tr", {}, node("th", { scope: "row" }, `${run.task} · ${run.label} · seed ${run.seed}`),
     node("td", { class: `status-${run.status}`, "data-label": titles[1] }, run.status + (run.status === "done" || !run.reason ? "" : `: ${run.reason}`)),
-    ...["episodes", "steps", "minutes", "max_return"].map((key, index) => node("td", { class: "number", "data-label": titles[index + 2] }, format(run.last[key]))),
+    ...["episodes", "steps", "minutes", "max_return"].map((key, index) => node("td", { class: "number", "data-label": titles[index + 2] }, key === "minutes" ? minutes(run.last[key]) : format(run.last[key]))),
     node("td", { class: "number", "data-label": titles[6] }, String(run.failed_episodes)), node("td", { class: "path dim", "data-label": titles[7] }, run.path)));
   const table = node("table", {}, node("thead", {}, head), node("tbody", {}, ...body));
   fill("runs-table", node("details", { open: runs.length <= 12 }, node("summary", {}, `${runs.length} run${runs.length === 1 ? "" : "s"}`), node("div", { class: "scroll cards" }, table)));
