@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from abps.cli import main
 from abps.run.directory import read_settings
 from abps.study.cells import is_locked
+from abps.study.groups import group_runs
+from abps.study.records import load_runs
 from abps.study.slurm import array_script
 
 LQR = "abps.tasks.lqr:s2_a1_seed0"
@@ -65,6 +68,17 @@ def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytes
     assert len(changed) == 1
     assert after[changed[0]].startswith(before[changed[0]])
     assert after[changed[0]].count(b"\n") == 12
+
+
+def test_variants_of_a_task_are_apart_in_the_statistics(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    for folder, gamma in (("ars@task.gamma=0.9", 0.9), ("ars@task.gamma=0.99", 0.99)):
+        for seed in range(2):
+            file = make_run(tmp_path, "hopper", "ars", seed, folder=folder) / "config.yaml"
+            file.write_text(file.read_text().replace("gamma: 0.99", f"gamma: {gamma}"))
+    groups = group_runs(load_runs([tmp_path]))
+    assert [(group.label, len(group.runs)) for group in groups] == [
+        ("ars (task.gamma=0.9)", 2), ("ars (task.gamma=0.99)", 2),
+    ]  # fmt: skip
 
 
 def test_other_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,8 +60,8 @@ def test_an_axis_multiplies_its_own_search_only_and_names_the_folder() -> None:
     ]
 
 
-def test_axes_of_tasks_runs_and_presets_hold_for_every_search() -> None:
-    assert len(names(grid("hopper", "mpd,ars", "0", "task.gamma=0.9,1", "run.evaluate_every=1,2"))) == 8
+def test_axes_of_tasks_and_presets_hold_for_every_search() -> None:
+    assert len(names(grid("hopper", "mpd,ars", "0", "task.gamma=0.9,1", "task.normalise=yes,no"))) == 8
     cells = make_cells(grid("hopper", "abs", "0", "preset=cpu,paper"), ROOT)
     assert [cell.settings.search_config.critics.kind for cell in cells] == ["lstd", "droq"]
     assert [cell.settings.variant for cell in cells] == ["preset=cpu", "preset=paper"]
@@ -126,6 +126,7 @@ def test_the_papers_table_1_is_one_grid() -> None:
         (lambda: grid("pendulum", "ars", "0", "ars.step=1,2", ars__step="3"), "both fixed and an axis"),
         (lambda: grid("pendulum", "ars", "0", "preset=cpu,gpu"), "unknown preset"),
         (lambda: grid("pendulum", "ars", "0", budget__episodes="3"), "--episodes"),
+        (lambda: grid("pendulum", "ars", "0", "run.workers=1,2"), "makes no axis"),
         (lambda: grid("pendulum", "tabu", "0"), "unknown search"),
         (lambda: grid("", "ars", "0"), "at least one task"),
         (lambda: grid("a:b,a-b", "ars", "0"), "two different cells"),

@@ -13,6 +13,12 @@ HELP = """Look at runs while they are trained: how far each is, how well it does
 
 Give run directories, or folders with runs in them; new runs in a folder appear by themselves. Nothing is changed in them."""
 
+BATCH = 10
+"""Outer iterations that are exported together while runs go on."""
+
+PATIENCE = 15.0
+"""Seconds without a running run after which watching ends; a study needs a few between two of its cells."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -60,8 +66,12 @@ def _show(watcher: "_Watcher", snapshots: list[Any], every: float) -> None:
     console = Console()
     with Live(watcher.picture(snapshots, console.height), console=console, auto_refresh=False) as live:
         live.refresh()
-        while any(item.state == "running" for item in snapshots):
+        busy = any(item.state == "running" for item in snapshots)
+        last = time.monotonic() if busy else float("-inf")
+        while time.monotonic() - last < PATIENCE:
             time.sleep(every)
+            if any(item.state == "running" for item in snapshots):
+                last = time.monotonic()
             snapshots = watcher.look()
             live.update(watcher.picture(snapshots, console.height), refresh=True)
 
@@ -76,7 +86,7 @@ class _Watcher:
         self._followers: dict[Path, Any] = {}
         self._export = TensorBoardExport(tensorboard) if tensorboard is not None else None
         self._folder = tensorboard
-        self._exported = 0
+        self._exported, self._least = 0, 1
 
     def look(self) -> list[Any]:
         from abps.study.progress import Follower
@@ -86,12 +96,15 @@ class _Watcher:
         for path in found:
             self._followers.setdefault(path, Follower(path))
             if self._export is not None:
-                self._exported += self._export.update(path)
+                self._exported += self._export.update(path, self._least)
+        self._least = BATCH
         return [self._followers[path].read() for path in found]
 
     def close(self) -> None:
+        """Export what was held back."""
         if self._export is not None:
-            self._export.close()
+            for path in self._followers:
+                self._export.update(path)
 
     def picture(self, snapshots: list[Any], height: int | None) -> Any:
         from abps.study.watch import overview

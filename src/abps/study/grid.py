@@ -1,7 +1,7 @@
 """A grid: tasks × searches × seeds × any settings, as a list of cells that are runs in the normal layout.
 
 An *axis* names one setting (`abs.step`) or several that change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`)
-and the values it takes. The first word says whose setting it is: a search's name, `task`, `run`, or the word `preset` alone.
+and the values it takes. The first word says whose setting it is: a search's name, `task`, `budget`, or the word `preset` alone.
 An axis of a search multiplies the cells of that search only. What an axis changes is written into the run's `variant`,
 which is part of its path: two variants never share a directory.
 """
@@ -192,6 +192,10 @@ def _check(grid: Grid) -> None:
         raise ConfigError(f"{', '.join(twice)} cannot be both fixed and an axis")
     if "budget.episodes" in (*axes, *grid.fixed):
         raise ConfigError("set the budget with --episodes, not as a setting: longer runs continue shorter ones")
+    if runs := sorted({name for name in axes if name.partition(".")[0] == "run"}):
+        raise ConfigError(
+            f"{', '.join(runs)} does not change what is learned, so it makes no axis; fix it for all cells"
+        )
     for axis in grid.axes:
         if axis.tasks and not set(axis.tasks) & set(grid.tasks):
             continue

@@ -24,10 +24,13 @@ class TensorBoardExport:
         except ImportError as error:
             raise ConfigError("the TensorBoard export needs tensorboardX: pip install 'abps[tensorboard]'") from error
         self._folder, self._make = folder, SummaryWriter
-        self._writers: dict[Path, Any] = {}
 
-    def update(self, run: Path) -> int:
+    def update(self, run: Path, least: int = 1) -> int:
         """Export the outer iterations of `run` that were not exported before; return how many.
+
+        Args:
+            run: a run directory.
+            least: do nothing for fewer new iterations: every call that does something makes a file.
 
         Raises:
             ConfigError: the folder holds the export of another run of the same name.
@@ -35,30 +38,21 @@ class TensorBoardExport:
         target = self._folder.joinpath(*run.resolve().parts[-3:])
         rows, _, _ = read_jsonl_from(run / "metrics.jsonl", 0)
         done = _exported(target, run)
-        if len(rows) <= done:
+        if len(rows) - done < least:
             return 0
         began = (run / "metrics.jsonl").stat().st_mtime - _seconds(rows[-1])
-        writer = self._writer(target, done)
-        for row in rows[done:]:
-            step = int(row.get("episodes") or 0)
-            for name, value in scalars(row).items():
-                writer.add_scalar(name, value, step, walltime=began + _seconds(row))
-        writer.flush()
+        # One file per call; the suffix keeps two calls within one second apart. Only `close` is sure to write everything.
+        writer = self._make(str(target), filename_suffix=f".{done}")
+        try:
+            for row in rows[done:]:
+                step = int(row.get("episodes") or 0)
+                for name, value in scalars(row).items():
+                    writer.add_scalar(name, value, step, walltime=began + _seconds(row))
+        finally:
+            writer.close()
         note = {"run": str(run.resolve()), "iterations": len(rows)}
         replace_atomically(target / NOTE, (json.dumps(note) + "\n").encode())
         return len(rows) - done
-
-    def close(self) -> None:
-        """Close the files; everything is in them already."""
-        for writer in self._writers.values():
-            writer.close()
-        self._writers = {}
-
-    def _writer(self, target: Path, done: int) -> Any:
-        """One file per run and session; the suffix keeps two sessions within one second apart."""
-        if target not in self._writers:
-            self._writers[target] = self._make(str(target), filename_suffix=f".{done}")
-        return self._writers[target]
 
 
 def _exported(target: Path, run: Path) -> int:
