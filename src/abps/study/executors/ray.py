@@ -5,6 +5,7 @@ A cell is one Ray task in a process of its own (`max_calls=1`). Ray's own retrie
 """
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ class RayExecutor:
         return self._jobs - len(self._tasks)
 
     def start(self, cell: Cell) -> None:
-        task = self._run.options(name=cell.name).remote(str(cell.path.resolve()), settings_document(cell.settings))
-        self._tasks[task] = cell
+        words = (str(cell.path.resolve()), settings_document(cell.settings), os.getcwd())
+        self._tasks[self._run.options(name=cell.name).remote(*words)] = cell
 
     def poll(self) -> list[Outcome]:
         if not self._tasks:
@@ -94,8 +95,9 @@ class RayExecutor:
         return Outcome(cell, result, message)
 
 
-def _run_on_worker(path: str, document: dict[str, Any]) -> tuple[str, str]:
+def _run_on_worker(path: str, document: dict[str, Any], folder: str) -> tuple[str, str]:
     """Carry out a cell in a Ray worker's process; what was foreseen is returned, the rest is raised."""
+    sys.path.insert(0, folder)  # Where a task `module:factory` was found on the machine that started the study.
     try:
         run_cell(Path(path), settings_from_document(document))
     except BusyError as error:
