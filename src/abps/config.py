@@ -120,6 +120,11 @@ class LocalSearchConfig:
     design_std: float = setting(
         0.025, "std of the Gaussian probes of the first outer iteration and of the acquisition's starts"
     )
+    backtrack: float = setting(
+        0.0,
+        "give up a new centre whose mean return is so many standard errors below the last one's, for the point "
+        "half-way back; 0: never (the paper)",
+    )
     remap: bool = setting(
         False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates"
     )
@@ -131,6 +136,7 @@ class LocalSearchConfig:
         _require(self.probes >= 1, "probes must be at least 1")
         _require(self.window >= 1, "window must be at least 1")
         _require(self.design_std > 0, "design_std must be positive")
+        _require(self.backtrack >= 0, "backtrack must not be negative")
         _check_choices(self)
 
 

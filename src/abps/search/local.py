@@ -76,7 +76,9 @@ class LocalSearch(Search[LocalT]):
         self.avoid: list[Array] = []
         """Parameters of probes that failed, the newest N_max of them: no probe is placed next to them."""
         self.previous: Array | None = None
-        """The centre before this one, to fall back on when this one cannot be run."""
+        """The centre before this one, to fall back on when this one cannot be run or is clearly worse."""
+        self.previous_value = -np.inf
+        """The mean return of the centre before this one, unscaled."""
         self._fresh = Normaliser.empty(spec.observation_dim)
         self._fitted: Fit | None = None
         self._posterior: GradientPosterior | None = None
@@ -98,10 +100,13 @@ class LocalSearch(Search[LocalT]):
     def _move(self) -> Move:
         """The move that ends the outer iteration."""
 
-    def _centre_told(self, trajectories: list[Trajectory]) -> None:
+    def _store(self, trajectories: list[Trajectory]) -> None:
+        """Called with every told trajectory, in the order of the journal."""
+
+    def _centre_told(self) -> None:
         """Called when a new centre's episodes are in the window."""
 
-    def _probes_told(self, trajectories: list[Trajectory]) -> None:
+    def _probes_told(self) -> None:
         """Called when probes' episodes are in the window."""
 
     def _point(self, answer: Answer) -> Point:
@@ -143,12 +148,16 @@ class LocalSearch(Search[LocalT]):
 
     def _learn_centre(self, answer: Answer) -> Metrics | None:
         if not answer.trajectories:
-            return self._retreat()
+            self.avoid = [*self.avoid, self.centre][-self.config.window :]
+            return self._retreat("failed")
         self._note_centre(float(np.mean([trajectory.total() for trajectory in answer.trajectories])))
         self.window.add(self._point(answer))
+        self._store(answer.trajectories)
         if self.spec.reward_scale is None:
             self.scale = automatic_scale(self.window.values())
-        self._centre_told(answer.trajectories)
+        if self._clearly_worse():
+            return self._retreat("worse")
+        self._centre_told()
         self.stage = DESIGN if self.iteration == 0 or len(self.window) < 2 else PROBE
         self._refit()
         return None
@@ -162,21 +171,29 @@ class LocalSearch(Search[LocalT]):
             for trajectory in answer.trajectories:
                 self._fresh = self._fresh.add(trajectory.observations[:-1])
         trajectories = [trajectory for answer in stage for trajectory in answer.trajectories]
+        self._store(trajectories)
         if trajectories:
-            self._probes_told(trajectories)
+            self._probes_told()
 
-    def _retreat(self) -> Metrics:
-        """A centre none of whose episodes worked is given up for the point half-way to the one before it."""
-        self.avoid = [*self.avoid, self.centre][-self.config.window :]
+    def _clearly_worse(self) -> bool:
+        """Whether the centre's mean return lies so far below the last centre's that noise does not explain it."""
+        if not self.config.backtrack or self.previous is None:
+            return False
+        error = self._noise() * np.sqrt(2.0 / self.config.centre_episodes)
+        return self.centre_value < self.previous_value / self.scale - self.config.backtrack * error
+
+    def _retreat(self, reason: str) -> Metrics:
+        """Give up a centre that failed or is clearly worse for the point half-way to the one before it."""
         if self.previous is not None:
             self.centre = 0.5 * (self.centre + self.previous)
-        return {"centre_failed": True}
+        return {"retreat": reason}
 
     def _finish_iteration(self) -> Metrics:
         with self._timed("step"):
             move = self._move()
         metrics = {**self._model_metrics(), **self._step_metrics(move.centre), **move.metrics}
-        self.previous, self.centre = self.centre, move.centre
+        self.previous, self.previous_value = self.centre, self.centre_value * self.scale
+        self.centre = move.centre
         self._update_normaliser()
         self._posterior, self._acquisition_fallbacks = None, 0
         return metrics
@@ -321,6 +338,7 @@ class LocalSearch(Search[LocalT]):
             "probe": self.probe,
             "avoid": list(self.avoid),
             "previous": self.previous,
+            "previous_value": self.previous_value,
             "fresh": self._fresh.state(),
             "acquisition_fallbacks": self._acquisition_fallbacks,
         }
@@ -329,7 +347,8 @@ class LocalSearch(Search[LocalT]):
         self.window.load(state["window"])
         self.hyper = None if state["hyper"] is None else Hyper.from_state(state["hyper"])
         self.scale, self.stage, self.probe = state["scale"], state["stage"], state["probe"]
-        self.avoid, self.previous = list(state["avoid"]), state["previous"]
+        self.avoid = list(state["avoid"])
+        self.previous, self.previous_value = state["previous"], state["previous_value"]
         self._fresh = Normaliser.from_state(state["fresh"])
         self._acquisition_fallbacks = state["acquisition_fallbacks"]
         self._fitted = self._posterior = None
