@@ -130,6 +130,18 @@ def test_no_sideways_scrolling_and_readable_colours(
     assert len(picture) > 10_000
 
 
+def test_long_labels_fit_a_phone(make_run: Callable[..., Path], tmp_path: Path, open_page: Callable[..., Any]) -> None:
+    for index, aggregation in enumerate(("softmax", "mean", "an-aggregation-with-quite-a-long-name")):
+        settings = {"aggregation": aggregation, "reset_worst": index % 2 == 0}
+        make_run(tmp_path, "hopper", "abs", 0, settings=settings, folder=f"abs-{index}", episodes=100)
+    write_report(load_runs([tmp_path]), tmp_path / "report.html")
+    page = open_page(tmp_path / "report.html", 360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("#curve-panels svg >> nth=0").hover()
+    text = page.locator("#curve-panels .tooltip").inner_text()
+    assert "aggregation=softmax, reset_worst=yes" in text, "without the name they all share"
+
+
 def _contrast(first: str, second: str) -> float:
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]

@@ -54,6 +54,8 @@ TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
 THRESHOLD_FRACTION = 0.8
 FEW_SEEDS, ENOUGH_SEEDS = 3, 5
+LISTED = 5
+"""Names given in a warning before it says how many more there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,6 +395,8 @@ def _seed_warnings(groups: Sequence[Group]) -> list[Notice]:
     ):
         if members:
             listed = _listing([f"{group.label} on {group.task} ({len(group.runs)})" for group in members])
+            if len(members) == len(groups) > LISTED:
+                listed = f"all {len(groups)} combinations of task and search"
             found.append(Notice(level, f"fewer than {least} seeds: {listed}; {meaning}"))
     return found
 
@@ -410,7 +414,7 @@ def _names(runs: Sequence[Run]) -> str:
     return _listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
 
 
-def _listing(items: Sequence[str], most: int = 5) -> str:
+def _listing(items: Sequence[str], most: int = LISTED) -> str:
     rest = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + rest
 

@@ -21,7 +21,7 @@ from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
-__all__ = ["Run", "find_runs", "load_run", "load_runs"]
+__all__ = ["Run", "find_runs", "load_run", "load_runs", "reason_text"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +33,8 @@ MAX_BYTES = {".yaml": 2**20, ".json": 2**20, ".jsonl": 2**29}
 
 MAX_TEXT = 2000
 """Characters kept of DONE, FAILED and other free text."""
+
+MAX_MARKER_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,12 +204,25 @@ def _json_object(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def reason_text(marker: Path) -> str:
+    """What DONE or FAILED says; a traceback's last line, which says what happened, comes first.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with marker.open("rb") as file:
+        text = file.read(MAX_MARKER_BYTES).decode(errors="replace").strip()
+    if text.startswith("Traceback"):
+        text = f"{text.splitlines()[-1]}\n{text}"
+    return text[:MAX_TEXT].strip()
+
+
 def _status(path: Path) -> tuple[str, str]:
     for name, status in (("FAILED", "failed"), ("DONE", "done")):
         marker = path / name
         if marker.exists():
             try:
-                return status, marker.read_text(encoding="utf-8", errors="replace")[:MAX_TEXT].strip()
+                return status, reason_text(marker)
             except OSError:
                 return status, ""
     return "unfinished", ""

@@ -210,7 +210,7 @@ function attachCursor(svg, options, scale, size, tooltip, spoken, figure) {
     rows.sort((a, b) => b[3] - a[3]);
     const head = `${format(x)} ${options.xLabel}`;
     const body = rows.map(([one, value, between]) =>
-      node("tr", {}, node("td", {}, swatch(one.number), " ", one.label), node("td", {}, node("b", {}, value)), node("td", { class: "interval" }, between)));
+      node("tr", {}, node("td", {}, swatch(one.number), " ", one.short || one.label), node("td", {}, node("b", {}, value)), node("td", { class: "interval" }, between)));
     tooltip.replaceChildren(node("div", {}, head), node("table", {}, node("tbody", {}, ...body)));
     tooltip.hidden = false;
     place(tooltip, figure, scale.x(x));
@@ -238,8 +238,9 @@ function attachCursor(svg, options, scale, size, tooltip, spoken, figure) {
 }
 
 function place(tooltip, figure, x) {
-  tooltip.style.top = "34px";
   tooltip.style.left = "0px";
+  // A tall one goes below the chart, where it hides no curve.
+  tooltip.style.top = tooltip.offsetHeight > figure.clientHeight / 2 ? `${figure.clientHeight - 6}px` : "34px";
   const room = figure.clientWidth - tooltip.offsetWidth - 6;
   const right = x + 24;
   const left = x - tooltip.offsetWidth - 4;

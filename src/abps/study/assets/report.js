@@ -51,13 +51,20 @@ function drawControls() {
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
 }
 
+// When all searches have one name and differ in settings only, the settings say it all.
+function shorter(label) {
+  const base = label.split(" (")[0];
+  const shared = data.labels.length > 1 && data.labels.every((other) => other.startsWith(`${base} (`) && other.endsWith(")"));
+  return shared ? label.slice(base.length + 2, -1) : label;
+}
+
 function curveSeries(task) {
   const grid = data.grids[task][state.axis];
   const series = [];
   for (const group of data.groups.filter((item) => item.task === task && chosen(item))) {
     const band = ((group.bands[state.axis] || {})[quantity()] || {})[state.statistic];
     const number = data.style[group.label];
-    if (band) series.push({ label: group.label, number, x: grid, y: band[0], low: band[1], high: band[2] });
+    if (band) series.push({ label: group.label, short: shorter(group.label), number, x: grid, y: band[0], low: band[1], high: band[2] });
   }
   for (const run of data.runs.filter((item) => item.task === task && chosen(item)))
     if (state.runs || (!run.counted && run.status !== "done"))
@@ -90,7 +97,7 @@ function drawSummary() {
   const rows = data.rows.filter(chosen);
   byId("summary-lead").textContent = `Compared at the episode count every search of a task reached; ${STATISTICS[state.statistic]} over seeds with its 95 % bootstrap interval, `
     + "best value per task marked. “Average” is the mean height of the maximum-so-far curve over training. Episodes to threshold: the median over seeds, "
-    + "how many seeds got there, and the undiscounted return they had to reach; a dash when fewer than half did.";
+    + "how many seeds got there, and the undiscounted return they had to reach; a dash unless more than half did.";
   if (!rows.length) return fill("summary-table", nothing());
   const titles = ["Task", "Search", "Seeds", "Episodes", `Maximum so far`, "", "Current centre", "Average", "Episodes to threshold", "Steps", "Minutes"];
   const head = node("tr", {}, ...titles.map((title, index) => node("th", { scope: "col", class: index > 1 && index !== 5 ? "number" : null }, title)));
