@@ -39,6 +39,10 @@ def test_states(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     failed = make_run(tmp_path, "hopper", "ars", 0, status="failed")
     assert Follower(failed).read().state == "failed"
     assert "10 episodes in a row failed" in text([Follower(failed).read()])
+    (failed / "FAILED").write_text(
+        "Traceback (most recent call last):\n" + "  File x\n" * 500 + "ValueError: too hot\n"
+    )
+    assert Follower(failed).read().reason == "ValueError: too hot"
     stopped = make_run(tmp_path, "hopper", "ars", 1, status="unfinished")
     assert Follower(stopped).read().state == "stopped"
     with claim(stopped):

@@ -15,6 +15,7 @@ from abps.config import BudgetConfig, replace, to_dict
 from abps.errors import RunError
 from abps.run.directory import RunSettings, claim, create_directory, read_settings, write_settings
 from abps.run.files import replace_atomically
+from abps.study.records import reason_text
 
 __all__ = ["BusyError", "Found", "differences", "find", "is_locked", "recorded_episodes", "run_cell", "single_threaded"]
 
@@ -175,6 +176,6 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _first_line(path: Path) -> str:
     try:
-        return (path.read_text(errors="replace")[:500].splitlines() or [""])[0]
+        return (reason_text(path).splitlines() or [""])[0]
     except OSError:
         return ""

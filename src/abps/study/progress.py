@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from abps.study.cells import is_locked
+from abps.study.records import reason_text
 
 __all__ = ["Follower", "Snapshot", "read_jsonl_from"]
 
@@ -165,7 +166,7 @@ def _state(path: Path) -> tuple[str, str]:
     for name, state in (("FAILED", "failed"), ("DONE", "done")):
         if (path / name).exists():
             try:
-                lines = (path / name).read_text(errors="replace")[:500].splitlines()
+                lines = reason_text(path / name).splitlines()
             except OSError:
                 lines = []
             return state, lines[0] if lines else ""
