@@ -68,8 +68,10 @@ class GpConfig:
     noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
     noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
     starts: int = setting(32, "hyper-parameter starts that are compared by their evidence")
-    polished: int = setting(3, "how many of the best starts are polished by L-BFGS-B")
-    iterations: int = setting(200, "L-BFGS-B iterations of one polished start, at most")
+    polished: int = setting(10, "how many of the best starts run a short leg of L-BFGS-B")
+    leg: int = setting(10, "L-BFGS-B iterations of the short leg")
+    finalists: int = setting(3, "how many of the leaders after the short leg are polished to the end")
+    iterations: int = setting(200, "L-BFGS-B iterations of a finalist, at most")
     feature_scale_low: float = setting(
         1e-4, "lower bound of σ_β, the prior std of critics' weights (aggregation evidence)"
     )
@@ -87,7 +89,9 @@ class GpConfig:
         )
         _require(self.noise_floor > 0, "noise_floor must be positive")
         _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
-        _require(self.iterations >= 1, "iterations must be at least 1")
+        _require(
+            min(self.iterations, self.leg, self.finalists) >= 1, "iterations, leg and finalists must be at least 1"
+        )
         _require(
             0 < self.feature_scale_low <= self.feature_scale_high, "need 0 < feature_scale_low <= feature_scale_high"
         )

@@ -9,7 +9,7 @@ costs two n×n×d matrix products:
 
     Σ_jk A_jk (x_ji − x_ki)² = 2 (Σ_j x_ji² Σ_k A_jk − x_iᵀ A x_i).
 
-Many starts are compared by evidence, a few are polished with L-BFGS-B, and the previous optimum is always one of them.
+Many starts are compared by evidence, the best run a short leg of L-BFGS-B, the leaders are polished to the end; the previous optimum is always among those that run.
 """
 
 from collections.abc import Sequence
@@ -234,7 +234,7 @@ def _fallback(evidence: Evidence, lower: Array, upper: Array, previous: Hyper | 
         parameters[: evidence.d] = _vector(evidence, previous, lower, upper)[: evidence.d]
     return Fit(
         evidence.hyper(parameters),
-        evidence.value(parameters),
+        float(evidence.value(parameters)),
         "none",
         reason,
         evidence.evaluations,
@@ -254,7 +254,7 @@ def _starts(
     while len(rows) < config.starts:
         position = rng.uniform(size=evidence.size)
         name = "random"
-        if len(rows) % 2:  # Every other start has equal lengthscales.
+        if len(rows) % 4 == 1:  # Every fourth start has equal lengthscales.
             position[: evidence.d] = rng.uniform()
             name = "grid"
         rows.append(lower + position * width)
@@ -273,12 +273,16 @@ def _search(
     chosen = order[: config.polished]
     if "warm" in names and 0 not in chosen and 0 in order:
         chosen[-1] = 0
-    best, best_value, winner = starts[order[0]], float(values[order[0]]), names[order[0]]
-    for index in chosen:
-        found = _polish(evidence, starts[index], lower, upper, config.iterations)
-        if found is not None and found[1] > best_value:
-            best, best_value, winner = found[0], found[1], names[index]
-    return Fit(evidence.hyper(best), best_value, winner, "", evidence.evaluations, evidence.jitter(best))
+    best = (starts[order[0]], float(values[order[0]]), names[order[0]])
+    field = [(starts[index], float(values[index]), names[index]) for index in chosen]
+    # A short leg for many, the full way for the few that lead then: most starts that end in a poor optimum show it early.
+    for size, iterations in ((len(field), config.leg), (config.finalists, config.iterations)):
+        polished = [_polish(evidence, start, lower, upper, iterations, name) for start, _, name in field[:size]]
+        field = sorted((found for found in polished if found is not None), key=lambda found: -found[1])
+        if field and field[0][1] > best[1]:
+            best = field[0]
+    parameters, value, winner = best
+    return Fit(evidence.hyper(parameters), float(value), winner, "", evidence.evaluations, evidence.jitter(parameters))
 
 
 def _value(evidence: Evidence, parameters: Array) -> float:
@@ -291,9 +295,9 @@ def _value(evidence: Evidence, parameters: Array) -> float:
 
 
 def _polish(
-    evidence: Evidence, start: Array, lower: Array, upper: Array, iterations: int
-) -> tuple[Array, float] | None:
-    """L-BFGS-B from one start; None when it went bad."""
+    evidence: Evidence, start: Array, lower: Array, upper: Array, iterations: int, name: str
+) -> tuple[Array, float, str] | None:
+    """L-BFGS-B from one start: parameters, evidence and the start's name; None when it went bad."""
 
     def objective(parameters: Array) -> tuple[float, Array]:
         value, gradient = evidence.value_and_gradient(parameters)
@@ -313,4 +317,4 @@ def _polish(
             )
     except NumericsError:
         return None
-    return np.clip(found.x, lower, upper), -float(found.fun)
+    return np.clip(found.x, lower, upper), -float(found.fun), name
