@@ -33,8 +33,14 @@ HUGE = 1e3
 PREDICTION_CHUNK = 256
 """Rows per product in predictions, so that hidden layers stay in the processor's cache."""
 
+PROGRAM = (
+    *("members", "width", "depth", "batch", "target", "dropout", "dropout_target"),
+    *("learning_rate", "polyak", "polyak_every"),
+)
+"""The settings that the compiled loop depends on."""
+
 _LOOPS: dict[CriticsConfig, Any] = {}
-"""Compiled training loops by setting: a second ensemble of the same shape does not compile again."""
+"""Compiled training loops by those settings: a second ensemble of the same shape does not compile again."""
 
 
 class DroqCritics(Critics):
@@ -168,9 +174,10 @@ class DroqCritics(Critics):
     def _loop(self) -> Any:
         from abps.critics.training import compiled_loop
 
-        if self.config not in _LOOPS:
-            _LOOPS[self.config] = compiled_loop(self.config)
-        return _LOOPS[self.config]
+        program = CriticsConfig(**{name: getattr(self.config, name) for name in PROGRAM})
+        if program not in _LOOPS:
+            _LOOPS[program] = compiled_loop(program)
+        return _LOOPS[program]
 
     def _chunk(self, replay: Replay, rng: np.random.Generator) -> Any:
         """Gather the batches of a chunk; every critic draws its own."""

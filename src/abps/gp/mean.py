@@ -29,15 +29,15 @@ def advantage_features(critics: Critics, centre: Centre, visits: Visits, points:
     m̂(X) = Ĵ(θ) + features @ weights.
     """
     states, weights = visits.states, visits.weights
-    at_centre = critics.q(states, centre.actions(states)) @ weights
+    at_centre = critics.q(states, centre.actions(states))[:, None, :]
     per_call = max(1, ROWS // len(weights))
     features = np.empty((points.shape[0], critics.members))
     for start in range(0, points.shape[0], per_call):
         part = points[start : start + per_call]
         actions = [centre.policy_class.actions(x, states, centre.normaliser) for x in part]
         values = critics.q(np.tile(states, (len(part), 1)), np.concatenate(actions))
-        totals = values.reshape(critics.members, len(part), len(weights)) @ weights
-        features[start : start + per_call] = (totals - at_centre[:, None]).T  # Eq. (adv_mean)
+        differences = values.reshape(critics.members, len(part), len(weights)) - at_centre
+        features[start : start + per_call] = (differences @ weights).T  # Eq. (adv_mean)
     return features
 
 
