@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections import Counter
 from dataclasses import replace
 from typing import Protocol
 
@@ -87,22 +86,23 @@ class LiveView:
     def tick(self, schedule: Schedule) -> None:
         if time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
-            counts = Counter(item.state for item in schedule.states)
             snapshots = [self._snapshot(item) for item in schedule.states]
-            self._live.update(overview(snapshots, self._console.height, self._note, counts), refresh=True)
+            self._live.update(overview(snapshots, self._console.height, self._note), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
 
     def _snapshot(self, item: CellState) -> Snapshot:
         cell, settings = item.cell, item.cell.settings
-        follower = self._followers.setdefault(cell.name, Follower(cell.path))
+        seen = self._followers.setdefault(cell.name, Follower(cell.path)).read()
+        # What a cluster has queued holds no lock yet, nor does a process that is just starting.
+        state = "waiting" if item.state == "running" and seen.state != "running" else item.state
         return replace(
-            follower.read(),
+            seen,
             task=settings.task.name,
             search=f"{settings.search} {settings.variant}".strip(),
             seed=settings.seed,
-            state=item.state,
+            state=state,
             reason="",
             budget=settings.budget.episodes,
         )

@@ -26,18 +26,15 @@ URGENCY = ("failed", "running", "elsewhere", "stopped", "waiting", "done")
 BAR = 10
 
 
-def overview(
-    snapshots: Sequence[Snapshot], height: int | None = None, note: str = "", total: Counter[str] | None = None
-) -> RenderableType:
+def overview(snapshots: Sequence[Snapshot], height: int | None = None, note: str = "") -> RenderableType:
     """The table and a line that counts; when the screen is too low, what is finished is left out first.
 
     Args:
         snapshots: the runs.
         height: lines of the screen; None: no limit.
         note: a phrase for the counting line.
-        total: counts by state, where not every run has a snapshot.
     """
-    counts = total or Counter(item.state for item in snapshots)
+    counts = Counter(item.state for item in snapshots)
     line = Text()
     for state in (state for state in URGENCY[::-1] if counts.get(state)):
         line.append(f"{counts[state]} {state}  ", style=STYLES[state])
