@@ -316,6 +316,45 @@ def test_a_failed_centre_retreats_half_way(lab, name, remap):
     lab.iterate(search, task, 1)
 
 
+@pytest.mark.parametrize(("backtrack", "retreats"), [(2.0, True), (0.0, False)])
+@pytest.mark.parametrize("name", ["mpd", "abs"])
+def test_a_clearly_worse_centre_is_backed_out_of(lab, name, backtrack, retreats):
+    """Its episodes are kept, in the window and for the critics; only the place is given up."""
+    task = lab.lqr(noise=0.05)
+    search = lab.search(name, task, backtrack=backtrack, centre_episodes=4)
+    lab.iterate(search, task, 2)
+    previous, centre, counted = search.previous, search.centre, search.episodes
+    query = search.ask()
+    outcomes = lab.outcomes(search, task, query, lambda *_: False)
+    for outcome in outcomes:
+        outcome.rewards[:] *= 10.0
+    metrics = search.tell(query, outcomes)
+    assert search.episodes == counted + 4
+    assert search.window.points[-1].role == "centre"
+    assert (metrics is not None) == retreats
+    if name == "abs":
+        assert search.replay.total == search.steps
+    if retreats:
+        assert metrics["retreat"] == "worse"
+        assert np.array_equal(search.centre, 0.5 * (previous + centre))
+        assert not search.avoid
+    else:
+        assert np.array_equal(search.centre, centre)
+    lab.iterate(search, task, 1)
+
+
+def test_noise_is_no_reason_to_back_out(lab):
+    """Centres that do not move: with two standard errors a few retreats happen by chance, with six none does."""
+    task = lab.lqr(noise=0.05)
+    retreats = {}
+    for backtrack in (0.01, 6.0):
+        search = lab.search("gibo", task, backtrack=backtrack, centre_episodes=6, step=1e-9, probes=1)
+        lab.iterate(search, task, 8)
+        retreats[backtrack] = sum("retreat" in row for row in search.history)
+    assert retreats[6.0] == 0
+    assert retreats[0.01] > 0
+
+
 def test_a_failed_first_centre_is_tried_again_and_then_designed_around(lab):
     task = lab.lqr()
     search = lab.search("abs", task)
@@ -338,11 +377,14 @@ STAGES = 10
     replay=st.booleans(),
     evidence=st.booleans(),
     failing=st.integers(2, 40),
+    backtrack=st.sampled_from((0.0, 1.0)),
 )
-def test_saved_and_loaded_anywhere_goes_on_bit_for_bit(lab, name, cut, asked, replay, evidence, failing):
+def test_saved_and_loaded_anywhere_goes_on_bit_for_bit(lab, name, cut, asked, replay, evidence, failing, backtrack):
     """Cut at any stage boundary, also while a query is open, also without the replay: the end is the same state."""
     task = lab.lqr(normalise=True)
-    extra = {"aggregation": "evidence"} if evidence and name in ("abs", "ddpgn") else {}
+    extra = {"backtrack": backtrack}
+    if evidence and name in ("abs", "ddpgn"):
+        extra["aggregation"] = "evidence"
 
     def fails(query, number):
         return (query.id + number) % failing == 1

@@ -19,7 +19,7 @@ from abps.errors import ConfigError, RunError
 from abps.run.checkpoint import checkpoint_paths, load_checkpoint
 from abps.run.directory import RunSettings, read_settings
 from abps.search.advantage import AdvantageSearch
-from abps.search.local import PROBE, LocalSearch
+from abps.search.local import CENTRE, PROBE, LocalSearch
 from abps.search.registry import make_search
 from abps.study.figures import Acquisition
 from abps.tasks.gym import make_task
@@ -80,7 +80,12 @@ def rewound(state: dict[str, Any], probes: int) -> dict[str, Any]:
     """The state when only its newest centre and that centre's first `probes` probes had been told; the replay is left out."""
     own = state["own"]
     window = own["window"]
-    places = [place for place, point in enumerate(window) if point["role"] == "centre"]
+    roles = [point["role"] for point in window]
+    places = [place for place, role in enumerate(roles) if role == "centre"]
+    if (
+        own["stage"] == CENTRE
+    ):  # Between iterations: a centre without probes was given up, and the critics never knew it.
+        places = [place for place in places if roles[place + 1 : place + 2] == ["probe"]]
     if not places:
         raise ConfigError("no centre has been told yet")
     centre = window[places[-1]]
