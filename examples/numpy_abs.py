@@ -70,26 +70,26 @@ def observe(x, episodes, iteration, cfg: Settings) -> Point:
 
 
 def inference_advantage(critic: Critic, x, theta, centre: Point, cfg: Settings) -> float:
-    """What m̂ adds to Ĵ(θ): expected advantage of x on the states of the centre, Eq. (adv_mean)."""
+    """What m̂ adds to Ĵ(θ): expected advantage of x on the states of the centre, Eq. (8)."""
     s = centre.states
     return centre.weights @ (critic.q(s, cfg.act(x, s)) - critic.q(s, cfg.act(theta, s)))
 
 
 def inference_gradient(critic: Critic, theta, centre: Point, cfg: Settings):
-    """∇m̂(θ): the deterministic policy gradient of the critic, state by state (Corollary 3.2.1)."""
+    """∇m̂(θ): the deterministic policy gradient of the critic, state by state (first term of Eq. (9))."""
     slopes = critic.slope(centre.states, cfg.act(theta, centre.states))
     terms = zip(centre.weights, slopes, centre.states, strict=True)
     return sum(w * slope @ cfg.jacobian(theta, s) for w, slope, s in terms)
 
 
 def validation_advantage(critic: Critic, theta, point: Point, cfg: Settings) -> float:
-    """What m̃ adds to Ĵ(θ): expected advantage of the point's actions on its own states, Eq. (R2_validation)."""
+    """What m̃ adds to Ĵ(θ): expected advantage of the point's actions on its own states, Eq. (10)."""
     s = point.states
     return point.weights @ (critic.q(s, point.actions) - critic.q(s, cfg.act(theta, s)))
 
 
 def validation_score(critic: Critic, theta, centre: Point, points: list[Point], cfg: Settings) -> float:
-    """R̃²: the share of the returns' variance that m̃ explains."""
+    """R̃²: the share of the returns' variance that m̃ explains, Eq. (11)."""
     returns = np.array([p.value for p in points])
     predictions = np.array([centre.value + validation_advantage(critic, theta, p, cfg) for p in points])
     spread = np.sum((returns - returns.mean()) ** 2)
@@ -98,7 +98,7 @@ def validation_score(critic: Critic, theta, centre: Point, points: list[Point], 
 
 def softmax(scores):
     odds = np.exp(scores - np.max(scores))
-    return odds / odds.sum()  # Eq. (weighting)
+    return odds / odds.sum()  # Eq. (12)
 
 
 # ---- the Gaussian process ---------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def log_evidence(points, residuals, h: Hyper) -> float:
 
 
 def gradient_posterior(theta, points, residuals, slope, h: Hyper):
-    """μ (d,) and Σ (d, d) of ∇J(θ), Eqs. (posterior_mean) and (posterior_cov); `slope` is ∇m̂(θ)."""
+    """μ (d,) and Σ (d, d) of ∇J(θ), Eqs. (2) and (3); `slope` is ∇m̂(θ)."""
     inverse = np.linalg.inv(gram(points, h))
     cross = ((points - theta) / h.lengthscales**2).T * kernel(theta[None], points, h)  # ∂k(θ, X)/∂θ
     prior = np.diag(h.signal**2 / h.lengthscales**2)

@@ -343,6 +343,16 @@ def test_a_clearly_worse_centre_is_backed_out_of(lab, name, backtrack, retreats)
     lab.iterate(search, task, 1)
 
 
+def test_a_lucky_centre_cannot_hold_the_search_for_ever(lab):
+    task = lab.lqr()
+    search = lab.search("mpd", task, backtrack=2.0)
+    lab.iterate(search, task, 2)
+    search.previous_value = 1e6  # Nothing will ever be as good again.
+    reasons = [lab.stage(search, task)[2] for _ in range(4)]
+    assert [reason and reason["retreat"] for reason in reasons] == ["worse", "worse", "worse", None]
+    assert search.stage == PROBE
+
+
 def test_noise_is_no_reason_to_back_out(lab):
     """Centres that do not move: with two standard errors a few retreats happen by chance, with six none does."""
     task = lab.lqr(noise=0.05)

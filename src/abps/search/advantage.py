@@ -45,7 +45,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
         self.scores: Array = np.zeros(config.critics.members)
         """R̃² of every critic (k,)."""
         self.weights: Array = np.full(config.critics.members, 1.0 / config.critics.members)
-        """w (k,), Eq. (9); not used by aggregation `evidence`."""
+        """w (k,), Eq. (12); not used by aggregation `evidence`."""
         self._reset: int | None = None
         self._diverged = 0
 
@@ -91,7 +91,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
         return next(_visits(point) for point in reversed(self.window.points) if point.role == "centre")
 
     def _score(self) -> None:
-        """R̃² over the points of the last outer iterations, and the weights that follow from it (Eqs. 8 and 9)."""
+        """R̃² over the points of the last outer iterations, and the weights that follow from it (Eqs. 11 and 12)."""
         recent = [p for p in self.window.points if p.iteration > self.iteration - self.config.score_iterations]
         returns = np.array([point.value for point in recent]) / self.scale
         with self._timed("mean"):
@@ -117,7 +117,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
         return self.posterior.weights.mean if self.config.aggregation == EVIDENCE else self.weights
 
     def mean_gradient(self) -> Array:
-        """∇m̂(θ) (d,) with the weights in use: the deterministic policy gradient of the aggregated critic (Corollary 3.4)."""
+        """∇m̂(θ) (d,) with the weights in use: the deterministic policy gradient of the aggregated critic (Eq. 9)."""
         return advantage_gradients(self.critics, self._policy_centre, self._centre_visits) @ self._used_weights()
 
     # ---- diagnostics ------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ LocalT = TypeVar("LocalT", bound=LocalSearchConfig)
 
 CENTRE, DESIGN, PROBE = "centre", "design", "probe"
 
+MAX_RETREATS = 3
+"""Retreats in a row from centres that are worse: the last one may just have been lucky, and half-way back forever is a standstill."""
+
 
 class Prior(NamedTuple):
     """What a search believes of J before the window's returns are looked at, in scaled units."""
@@ -79,6 +82,8 @@ class LocalSearch(Search[LocalT]):
         """The centre before this one, to fall back on when this one cannot be run or is clearly worse."""
         self.previous_value = -np.inf
         """The mean return of the centre before this one, unscaled."""
+        self.retreats = 0
+        """Retreats in a row from centres that were worse."""
         self._fresh = Normaliser.empty(spec.observation_dim)
         self._fitted: Fit | None = None
         self._posterior: GradientPosterior | None = None
@@ -155,8 +160,10 @@ class LocalSearch(Search[LocalT]):
         self._store(answer.trajectories)
         if self.spec.reward_scale is None:
             self.scale = automatic_scale(self.window.values())
-        if self._clearly_worse():
+        if self.retreats < MAX_RETREATS and self._clearly_worse():
+            self.retreats += 1
             return self._retreat("worse")
+        self.retreats = 0
         self._centre_told()
         self.stage = DESIGN if self.iteration == 0 or len(self.window) < 2 else PROBE
         self._refit()
@@ -339,6 +346,7 @@ class LocalSearch(Search[LocalT]):
             "avoid": list(self.avoid),
             "previous": self.previous,
             "previous_value": self.previous_value,
+            "retreats": self.retreats,
             "fresh": self._fresh.state(),
             "acquisition_fallbacks": self._acquisition_fallbacks,
         }
@@ -349,6 +357,7 @@ class LocalSearch(Search[LocalT]):
         self.scale, self.stage, self.probe = state["scale"], state["stage"], state["probe"]
         self.avoid = list(state["avoid"])
         self.previous, self.previous_value = state["previous"], state["previous_value"]
+        self.retreats = state["retreats"]
         self._fresh = Normaliser.from_state(state["fresh"])
         self._acquisition_fallbacks = state["acquisition_fallbacks"]
         self._fitted = self._posterior = None
