@@ -70,7 +70,9 @@ def main(count, config):
         warm_cost.append(warm.evaluations)
         full.append(evaluations)
     gaps, warm_gaps = np.array(gaps), np.array(warm_gaps)
-    print(f"{count} problems, starts={config.starts} polished={config.polished} leg={config.leg} finalists={config.finalists}")
+    print(
+        f"{count} problems, starts={config.starts} polished={config.polished} leg={config.leg} finalists={config.finalists}"
+    )
     print(f"  reference, 32 full starts: {np.mean(full):.0f} evaluations, {seconds[0] / count:.3f} s per problem")
     for name, gap, used, spent in (("cold", gaps, cost, seconds[1]), ("warm", warm_gaps, warm_cost, seconds[2])):
         print(
