@@ -92,6 +92,13 @@ def test_runs_without_any_metrics_are_survived(make_run: MakeRun, tmp_path: Path
     assert _data(render(data))["tasks"] == ["hopper"]
 
 
+def test_names_that_are_no_text_are_survived(make_run: MakeRun, tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    path.rename(path.with_name("seed-\udcff"))
+    write_report(load_runs([tmp_path]), tmp_path / "report.html")
+    assert "seed-?" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def _execute(*words: str) -> int:
     parser = argparse.ArgumentParser()
     command.configure(parser)

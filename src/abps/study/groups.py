@@ -112,6 +112,8 @@ class Improvement:
     ours: str
     theirs: str
     tasks: int
+    runs: int
+    """The fewest runs that either side has on a task: with one or two, the interval says nothing."""
     estimate: Estimate
 
 
@@ -229,7 +231,8 @@ def improvements(groups: Sequence[Group], quantity: str = "max_return") -> list[
             left, right = ([finals[name][task] for task in shared] for name in (ours, theirs))
             rng = generator(0, "improvement", *sorted((ours, theirs)), quantity)
             estimate = statistics.bootstrap_improvement(left, right, rng)
-            result.append(Improvement(ours, theirs, len(shared), estimate))
+            fewest = min(values.size for values in (*left, *right))
+            result.append(Improvement(ours, theirs, len(shared), fewest, estimate))
     return result
 
 

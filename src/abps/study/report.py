@@ -113,7 +113,8 @@ def write_report(
     content = payload(runs, thresholds=thresholds)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(content, title=title), encoding="utf-8")
+    # A folder's name may be no valid text at all; that must not cost the report.
+    path.write_bytes(render(content, title=title).encode("utf-8", "replace"))
     return content
 
 
@@ -227,8 +228,8 @@ def _rows(groups: Sequence[Group], thresholds: Mapping[str, float] | None) -> li
 
 def _improvements(groups: Sequence[Group], quantity: str) -> list[dict[str, Any]]:
     return [
-        {"ours": item.ours, "theirs": item.theirs, "tasks": item.tasks, "estimate": _estimate(item.estimate)}
-        for item in improvements(groups, quantity)
+        {"ours": i.ours, "theirs": i.theirs, "tasks": i.tasks, "runs": i.runs, "estimate": _estimate(i.estimate)}
+        for i in improvements(groups, quantity)
     ]
 
 

@@ -272,28 +272,30 @@ function barChart(options) {
 }
 
 function drawBars(options, width) {
-  const left = Math.min(width * 0.4, 14 + 7 * Math.max(...options.bars.map((bar) => bar.label.length)));
-  const step = 28, height = options.bars.length * step + 34, right = 56;
+  const longest = 7 * Math.max(...options.bars.map((bar) => bar.label.length));
+  const above = longest > width * 0.3; // Long names stand above their bars, short ones to the left.
+  const left = above ? 4 : longest + 14, lift = above ? 16 : 0, step = 28 + lift, right = 56;
+  const height = options.bars.length * step + 34;
   const totals = options.bars.map((bar) => Object.values(bar.parts).reduce((sum, value) => sum + value, 0));
   const most = Math.max(...totals) || 1;
   const label = options.bars.map((bar, index) => `${bar.label} ${format(totals[index])}`).join("; ");
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${options.title}, ${options.unit}: ${label}` });
   options.bars.forEach((bar, row) => {
+    const top = row * step + 8 + lift;
     let x = left;
-    const name = shape("text", { x: left - 6, y: row * step + 22, "text-anchor": "end" }, bar.label.length * 7 > left ? bar.label.slice(0, Math.floor(left / 7)) + "…" : bar.label);
-    svg.append(name);
+    svg.append(above ? shape("text", { x: left, y: top - 4 }, bar.label) : shape("text", { x: left - 6, y: top + 14, "text-anchor": "end" }, bar.label));
     options.phases.forEach((phase, number) => {
       const value = bar.parts[phase] || 0;
       const size = (value / most) * (width - left - right);
-      const rect = shape("rect", { x, y: row * step + 8, width: Math.max(0, size - 1), height: 20 });
+      const rect = shape("rect", { x, y: top, width: Math.max(0, size - 1), height: 20 });
       rect.style.fill = colour(number);
       rect.append(shape("title", {}, `${bar.label}: ${phase} ${format(value)} ${options.unit}`));
       svg.append(rect);
       x += size;
     });
-    svg.append(shape("text", { x: x + 5, y: row * step + 22 }, format(totals[row])));
+    svg.append(shape("text", { x: x + 5, y: top + 14 }, format(totals[row])));
   });
-  svg.append(shape("path", { d: `M${left} 4V${height - 24}`, class: "frame" }));
+  if (!above) svg.append(shape("path", { d: `M${left} 4V${height - 24}`, class: "frame" }));
   svg.append(shape("text", { x: left, y: height - 6 }, options.unit));
   return svg;
 }

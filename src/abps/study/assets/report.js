@@ -158,11 +158,11 @@ function drawImprovement() {
   const head = node("tr", {}, node("th", { scope: "col" }, "P(row beats column)"), ...labels.map((label) => node("th", { scope: "col" }, label)));
   const cell = (item) => {
     if (!item) return node("td", { class: "dim" }, "–");
-    return node("td", { class: item.estimate[1] > 0.5 ? "best" : null }, item.estimate[0].toFixed(2), " ",
+    return node("td", { class: item.estimate[1] > 0.5 && item.runs >= 3 ? "best" : null }, item.estimate[0].toFixed(2), " ",
       node("span", { class: "interval" }, `[${item.estimate[1].toFixed(2)}, ${item.estimate[2].toFixed(2)}]`));
   };
   const body = labels.map((ours) => node("tr", {}, node("th", { scope: "row" }, named(ours)), ...labels.map((theirs) => cell(find(ours, theirs)))));
-  fill("improvement-table", node("p", { class: "lead" }, `${capital(quantityName())}; over all tasks, whatever is selected above. Marked: the whole interval is above one half.`),
+  fill("improvement-table", node("p", { class: "lead" }, `${capital(quantityName())}; over all tasks, whatever is selected above. Marked: the whole interval is above one half, with at least three seeds on either side.`),
     node("div", { class: "scroll" }, node("table", {}, node("thead", {}, head), node("tbody", {}, ...body))));
 }
 
@@ -171,7 +171,7 @@ function drawTimes() {
   byId("times").hidden = !data.phases.length;
   const panels = data.tasks.filter((task) => groups.some((group) => group.task === task)).map((task) =>
     barChart({ title: task, unit: "seconds per outer iteration", phases: data.phases,
-      bars: groups.filter((group) => group.task === task).map((group) => ({ label: group.label, parts: group.phases })) }));
+      bars: groups.filter((group) => group.task === task).map((group) => ({ label: shorter(group.label), parts: group.phases })) }));
   const legend = node("ul", { class: "legend" }, ...data.phases.map((phase, number) => {
     const box = node("span", { class: "box" });
     box.style.background = colour(number);
