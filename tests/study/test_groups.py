@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from abps.errors import ConfigError
-from abps.study.groups import band, common_end, group_runs, improvements, points, summarise, thresholds, warnings
+from abps.study.groups import band, common_end, group_runs, improvements, points, summarise, thresholds
+from abps.study.notices import warnings
 from abps.study.records import load_runs
 
 MakeRun = Callable[..., Path]

@@ -2,13 +2,13 @@
 
 A *group* is the runs of one search (with one set of settings) on one task. Runs that failed or are under way do not enter a
 group's statistics when it has finished runs: a mean over whoever got that far would change for no reason in the data.
-They stay visible, and `warnings` names them.
+They stay visible, and `notices.warnings` names them.
 
 Shapes: g grid points.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +35,6 @@ __all__ = [
     "summarise",
     "task_order",
     "thresholds",
-    "warnings",
 ]
 
 Array = NDArray[np.float64]
@@ -53,9 +52,6 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
 TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
 THRESHOLD_FRACTION = 0.8
-FEW_SEEDS, ENOUGH_SEEDS = 3, 5
-LISTED = 5
-"""Names given in a warning before it says how many more there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,15 +111,6 @@ class Improvement:
     runs: int
     """The fewest runs that either side has on a task: with one or two, the interval says nothing."""
     estimate: Estimate
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something a reader must know before believing the numbers."""
-
-    level: str
-    """"error", "warning" or "note"."""
-    text: str
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -234,29 +221,6 @@ def improvements(groups: Sequence[Group], quantity: str = "max_return") -> list[
             fewest = min(values.size for values in (*left, *right))
             result.append(Improvement(ours, theirs, len(shared), fewest, estimate))
     return result
-
-
-def warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[Notice]:
-    """What a reader must know before believing the numbers, most serious first."""
-    found: list[Notice] = []
-    failed = [run for run in runs if run.status == "failed"]
-    if failed:
-        found.append(Notice("error", f"{_count(len(failed), 'run')} failed: {_names(failed)}"))
-    unfinished = [run for run in runs if run.status == "unfinished"]
-    if unfinished:
-        found.append(Notice("warning", f"{_count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
-    found += _mixed(runs, "mujoco", "error", "the physics differ between MuJoCo versions, returns are not comparable")
-    found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
-    found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
-    found += _mixed(runs, "commit", "note", "runs were made by different commits")
-    found += _seed_warnings(groups)
-    found += [w for group in groups for w in _duplicate_warnings(group)]
-    broken = [run for run in runs if run.failed_episodes]
-    if broken:
-        total = sum(run.failed_episodes for run in broken)
-        found.append(Notice("note", f"{_count(total, 'episode')} failed and did not count, in {_names(broken)}"))
-    found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
-    return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
 
 
 def task_order(task: str) -> tuple[int, str]:
@@ -378,49 +342,3 @@ def _at_end(group: Group, column: str, end: float) -> float:
               for run in group.runs]  # fmt: skip
     finite = [value for value in values if np.isfinite(value)]
     return float(np.median(finite)) if finite else math.nan
-
-
-def _mixed(runs: Sequence[Run], key: str, level: str, meaning: str) -> list[Notice]:
-    counts = Counter(str(run.versions[key]) for run in runs if run.versions.get(key) is not None)
-    if len(counts) < 2:
-        return []
-    listed = ", ".join(f"{version} ({_count(number, 'run')})" for version, number in sorted(counts.items()))
-    return [Notice(level, f"mixed {key} versions: {listed}; {meaning}")]
-
-
-def _seed_warnings(groups: Sequence[Group]) -> list[Notice]:
-    few = [group for group in groups if len(group.runs) < FEW_SEEDS]
-    some = [group for group in groups if FEW_SEEDS <= len(group.runs) < ENOUGH_SEEDS]
-    found = []
-    for level, members, least, meaning in (
-        ("warning", few, FEW_SEEDS, "the intervals mean nothing"),
-        ("note", some, ENOUGH_SEEDS, "bootstrap intervals are too narrow; the paper uses 5"),
-    ):
-        if members:
-            listed = _listing([f"{group.label} on {group.task} ({len(group.runs)})" for group in members])
-            if len(members) == len(groups) > LISTED:
-                listed = f"all {len(groups)} combinations of task and search"
-            found.append(Notice(level, f"fewer than {least} seeds: {listed}; {meaning}"))
-    return found
-
-
-def _duplicate_warnings(group: Group) -> list[Notice]:
-    counts = Counter(run.seed for run in (*group.runs, *group.left_out))
-    twice = [str(seed) for seed, number in counts.items() if number > 1]
-    if not twice:
-        return []
-    return [Notice("warning", f"{group.label} on {group.task}: seed {', '.join(twice)} was given more than once; "
-                               "only the longest run counts")]  # fmt: skip
-
-
-def _names(runs: Sequence[Run]) -> str:
-    return _listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
-
-
-def _listing(items: Sequence[str], most: int = LISTED) -> str:
-    rest = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + rest
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

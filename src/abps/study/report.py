@@ -32,8 +32,8 @@ from abps.study.groups import (
     label_order,
     points,
     summarise,
-    warnings,
 )
+from abps.study.notices import warnings
 from abps.study.records import Run, flatten
 from abps.study.statistics import STATISTICS, Estimate
 from abps.study.style import assign
@@ -185,8 +185,7 @@ def _group(group: Group, grids: Mapping[str, NDArray[np.float64]], parts: Mappin
 
 def _run(run: Run, group: Group) -> dict[str, Any]:
     keep = _thinned(len(run.metrics))
-    steps = {axis: _column(run, "seconds" if axis == "minutes" else axis)[keep] for axis in AXES}
-    steps["minutes"] = steps["minutes"] / 60.0
+    steps = {axis: _x(run, axis)[keep] for axis in AXES}
     last = {axis: _last(values) for axis, values in steps.items()}
     return {
         "name": run.name,
@@ -278,11 +277,7 @@ def _grid(groups: Sequence[Group], axis: str) -> NDArray[np.float64]:
 
 
 def _x(run: Run, axis: str) -> NDArray[np.float64]:
-    return _column(run, "seconds") / 60.0 if axis == "minutes" else _column(run, axis)
-
-
-def _column(run: Run, name: str) -> NDArray[np.float64]:
-    return run.column(name)
+    return run.column("seconds") / 60.0 if axis == "minutes" else run.column(axis)
 
 
 def _finite_max(values: NDArray[np.float64]) -> float | None:
