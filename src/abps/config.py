@@ -195,7 +195,9 @@ class CriticsConfig:
     steps_centre: int = setting(10_000, "droq: gradient steps after a new centre")
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
-    transitions: int = setting(30_000, "lstd: the newest transitions used")
+    transitions: int = setting(30_000, "lstd: at most so many of the newest transitions are used")
+    episodes: int = setting(60, "lstd: the newest episodes used, at a new centre (old centres' data hurt)")
+    trace: float = setting(0.9, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
     ridges: tuple[float, ...] = setting(
         (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn"
     )
@@ -205,7 +207,7 @@ class CriticsConfig:
     feature_kind: str = setting(
         "relu", "lstd: relu: one random layer; quadratic: all monomials up to degree two", choices=("relu", "quadratic")
     )
-    feature_bias: float = setting(1.0, "lstd: std of the random features' biases")
+    feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
     clip: float = setting(5.0, "standardised observations are clipped at ± this; 0: never")
 
@@ -221,10 +223,12 @@ class CriticsConfig:
             "features",
             "transitions",
             "groups",
+            "episodes",
         ):
             _require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
         _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")
         _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
+        _require(0 <= self.trace <= 1, "critics.trace must be in [0, 1]")
         _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
         _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")
 

@@ -87,10 +87,18 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     assert cosines(noisy, critics)[best] >= 0.9
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_systems_are_those_of_a_naive_twin(noisy, layer_norm):
-    """LSTD written once more, in float64, transition by transition, for one member."""
-    config = CriticsConfig(members=1, groups=1, features=24, ridges=(1e-2,), layer_norm=layer_norm, transitions=200)
+@pytest.mark.parametrize(("layer_norm", "trace_decay"), [(False, 0.0), (True, 0.0), (False, 0.9), (True, 1.0)])
+def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay):
+    """LSTD(λ) written once more, in float64, transition by transition, for one member."""
+    config = CriticsConfig(
+        members=1,
+        groups=1,
+        features=24,
+        ridges=(1e-2,),
+        layer_norm=layer_norm,
+        transitions=200,
+        trace=trace_decay,
+    )
     critics = trained(noisy, config)
     data, matrix = noisy.replay.newest(200), critics.state()["groups"]["0"]["features"]["matrix"].astype(np.float64)
     mean, std = data.states.mean(axis=0, dtype=np.float64), data.states.std(axis=0, dtype=np.float64)
@@ -102,12 +110,15 @@ def test_systems_are_those_of_a_naive_twin(noisy, layer_norm):
             hidden = (hidden - hidden.mean()) / np.sqrt(hidden.var() + 1e-6)
         return np.maximum(hidden, 0.0)
 
-    system, target, trace = np.zeros((24, 24)), np.zeros(24), 0.0
-    for state, action, reward, following, _ in zip(*data, strict=True):
+    system, target, trace, eligibility = np.zeros((24, 24)), np.zeros(24), 0.0, np.zeros(24)
+    for state, action, reward, following, _, last in zip(*data, strict=True):
         now, then = feature(state, action), feature(following, noisy.gain @ following.astype(np.float64))
-        system += np.outer(now, now - 0.9 * then)
-        target += now * reward / noisy.scale
+        eligibility = now + 0.9 * trace_decay * eligibility
+        system += np.outer(eligibility, now - 0.9 * then)
+        target += eligibility * reward / noisy.scale
         trace += now @ now
+        if last:
+            eligibility = np.zeros(24)
     weights = np.linalg.solve(system + 1e-2 * trace / 24 * np.eye(24), target)
     values = np.array([feature(s, a) @ weights for s, a in zip(data.states, data.actions, strict=True)])
     np.testing.assert_allclose(

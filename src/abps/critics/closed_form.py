@@ -3,15 +3,18 @@
 The centre's policy does not change while its critics learn, so the task is policy evaluation, which is linear in the
 weights w of Q = φ(s, a)·w:
 
-    (Φᵀ(Φ − γ(1 − terminated)Φ') + λ·tr(ΦᵀΦ)/F·I) w = Φᵀr,    Φ' at (s', π_θ(s')).
+    (Zᵀ(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀΦ)/F·I) w = Zᵀr,    Φ' at (s', π_θ(s')).
 
-A *group* is one draw of random features with its F×F system; members of a group differ in the ridge strength λ only and
+The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
+many steps at once. With λ > 0 the actions between are those of the episode's own policy, which is near the centre's by construction.
+
+A *group* is one draw of random features with its F×F system; members of a group differ in the ridge strength only and
 cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
 accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +38,51 @@ HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
 
 
+class _Prepared(NamedTuple):
+    """Transitions as the systems take them."""
+
+    inputs: NDArray[Any]
+    """(n, i) at (s, a)."""
+    next_inputs: NDArray[Any]
+    """(n, i) at (s', π_θ(s'))."""
+    rewards: Array
+    """(n,) scaled."""
+    discounts: Array
+    """(n,) γ(1 − terminated)."""
+    last: NDArray[np.bool_]
+    """(n,) where episodes end."""
+    decay: float
+    """γλ."""
+
+
+def _eligibility(
+    features: NDArray[Any], last: NDArray[np.bool_], decay: float, carried: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Traces z_t = φ_t + γλ z_{t−1} (n, F), starting anew after every end; and the trace to carry on with, if any."""
+    from scipy.signal import lfilter
+
+    traces = np.empty_like(features)
+    stops = [*(np.flatnonzero(last) + 1), len(last)]
+    start = 0
+    for stop in stops:
+        if stop > start:
+            segment = features[start:stop]
+            if carried is not None:
+                segment = segment.copy()
+                segment[0] += features.dtype.type(decay) * carried
+            traces[start:stop] = lfilter([1.0], [1.0, -decay], segment, axis=0)
+        carried = None  # An end lies between two stretches, except after the last one.
+        start = stop
+    return traces, None if last[-1] else traces[-1].copy()
+
+
 @dataclass(eq=False)
 class _Group:
     """One feature map and the sums over transitions that its members share."""
 
     features: Features
     ridges: tuple[float, ...]
-    """λ of each of the g members."""
+    """Ridge strength of each of the g members."""
     draws: int = 0
     """How often the features were drawn: names the random stream of the next draw."""
 
@@ -55,18 +96,22 @@ class _Group:
         self.trace = 0.0
         self.weights = np.zeros((size, len(self.ridges)))
 
-    def add(self, inputs: NDArray[Any], next_inputs: NDArray[Any], rewards: Array, discounts: Array) -> None:
-        """Add n transitions: (n, i) inputs at (s, a) and (s', π_θ(s')), (n,) scaled rewards, (n,) γ(1 − terminated)."""
+    def add(self, data: "_Prepared") -> None:
+        """Add n transitions, in the order in which they happened."""
         dtype = self.features.dtype
-        for start in range(0, len(rewards), CHUNK):
+        carried = None
+        for start in range(0, len(data.rewards), CHUNK):
             part = slice(start, start + CHUNK)
-            now = self.features(inputs[part])
-            difference = self.features(next_inputs[part])
-            difference *= -discounts[part, None].astype(dtype)
+            now = self.features(data.inputs[part])
+            difference = self.features(data.next_inputs[part])
+            difference *= -data.discounts[part, None].astype(dtype)
             difference += now
-            self.system += now.T @ difference
-            self.target += now.T @ rewards[part].astype(dtype)
             self.trace += float(np.vdot(now, now))
+            traces = now
+            if data.decay > 0:
+                traces, carried = _eligibility(now, data.last[part], data.decay, carried)
+            self.system += traces.T @ difference
+            self.target += traces.T @ data.rewards[part].astype(dtype)
 
     def solve(self) -> list[int]:
         """Find the weights of every member; return the places in the group of those without a usable solution."""
@@ -112,7 +157,7 @@ class ClosedFormCritics(Critics):
         """See `Critics.start_centre`; the whole group of the worst member gets new random features."""
         if worst is not None:
             self._redraw(next(g for g, places in enumerate(self._places) if worst in places))
-        data = replay.newest(self.config.transitions)
+        data = self._recent(replay)
         self._centre, self._reward_scale = centre, float(reward_scale)
         self._scale = InputScale.measure(self.spec, data.states, self.config.clip)
         for group in self._groups:
@@ -179,25 +224,28 @@ class ClosedFormCritics(Critics):
     def _fit(self, data: Transitions, replay: Replay) -> FitReport:
         prepared, diverged = self._prepared(data), []
         for g, (group, places) in enumerate(zip(self._groups, self._places, strict=True)):
-            group.add(*prepared)
+            group.add(prepared)
             failed = group.solve()
             if failed:  # New features and all the data: the group must not go on with a singular system.
                 self._redraw(g)
-                group.add(*self._prepared(replay.newest(self.config.transitions)))
+                group.add(self._prepared(self._recent(replay)))
                 group.solve()
             diverged += [places[place] for place in failed]
         self._seen = replay.total
         return FitReport(len(data.rewards), 0, tuple(diverged))
 
-    def _prepared(self, data: Transitions) -> tuple[NDArray[Any], NDArray[Any], Array, Array]:
-        """Return what `_Group.add` takes: inputs, next inputs, scaled rewards, discounts."""
+    def _recent(self, replay: Replay) -> Transitions:
+        return replay.newest_episodes(self.config.episodes, self.config.transitions)
+
+    def _prepared(self, data: Transitions) -> _Prepared:
         centre = self._centre
         if centre is None:
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
         discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
         next_inputs = self._scaled(data.next_states, centre.actions(data.next_states))
-        return self._scaled(data.states, data.actions), next_inputs, rewards, discounts
+        inputs, decay = self._scaled(data.states, data.actions), self.spec.gamma * self.config.trace
+        return _Prepared(inputs, next_inputs, rewards, discounts, data.last, decay)
 
     def _scaled(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[Any]:
         return self._ready().inputs(states, actions, self._groups[0].features.dtype)

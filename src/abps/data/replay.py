@@ -30,6 +30,8 @@ class Transitions(NamedTuple):
     """(n, s)"""
     terminated: NDArray[np.bool_]
     """(n,)"""
+    last: NDArray[np.bool_]
+    """(n,): whether an episode ended here, by termination or truncation."""
 
 
 class Replay:
@@ -51,6 +53,7 @@ class Replay:
             np.empty((capacity, action_dim), dtype=np.float32),
             np.empty(capacity, dtype=np.float32),
             np.empty((capacity, observation_dim), dtype=np.float32),
+            np.empty(capacity, dtype=np.bool_),
             np.empty(capacity, dtype=np.bool_),
         )
 
@@ -74,6 +77,8 @@ class Replay:
         steps = len(trajectory)
         terminated = np.zeros(steps, dtype=np.bool_)
         terminated[-1] = trajectory.terminated
+        last = np.zeros(steps, dtype=np.bool_)
+        last[-1] = True
         self._write(
             Transitions(
                 trajectory.observations[:-1],
@@ -81,6 +86,7 @@ class Replay:
                 trajectory.rewards.astype(np.float32),
                 trajectory.observations[1:],
                 terminated,
+                last,
             )
         )
         return steps
@@ -96,6 +102,14 @@ class Replay:
             return Transitions._make(part[start : start + count] for part in self._ring)
         wrapped = start + count - self.capacity
         return Transitions._make(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring)
+
+    def newest_episodes(self, episodes: int, limit: int) -> Transitions:
+        """Return the transitions of the newest `episodes` whole episodes, but no more than the newest `limit` of them."""
+        data = self.newest(limit)
+        ends = np.flatnonzero(data.last)
+        if len(ends) <= episodes:
+            return data
+        return Transitions._make(part[ends[-episodes - 1] + 1 :] for part in data)
 
     def indices(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> NDArray[np.int64]:
         """Draw positions uniformly with replacement, to be given to `gather`.
