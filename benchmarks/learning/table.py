@@ -22,7 +22,8 @@ from abps.run.directory import stamp_versions
 from abps.study.cells import find
 from abps.study.executors import make_executor
 from abps.study.grid import Cell, Grid, make_cells, parse_names, parse_seeds
-from abps.study.groups import group_runs, improvements, summarise, warnings
+from abps.study.groups import group_runs, improvements, summarise
+from abps.study.notices import warnings
 from abps.study.records import Run, load_run
 from abps.study.report import write_report
 from abps.study.schedule import Schedule

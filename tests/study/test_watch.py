@@ -1,5 +1,6 @@
 """Looking at runs: states, numbers, files that grow and shrink, what fits on a screen, and TensorBoard files."""
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +10,14 @@ import pytest
 from rich.console import Console
 
 from abps.cli import main
-from abps.run.directory import claim
+from abps.cli.study_view import LiveView
+from abps.config import BudgetConfig, RunConfig
+from abps.presets import search_config, task_config
+from abps.run.directory import RunSettings, claim, create_directory
+from abps.study.executors.local import LocalExecutor
+from abps.study.grid import Cell
 from abps.study.progress import Follower, Snapshot
+from abps.study.schedule import Schedule
 from abps.study.tensorboard import TensorBoardExport
 from abps.study.watch import duration, overview, study_time_left
 
@@ -175,3 +182,26 @@ def test_tensorboard_files_of_two_runs_are_not_mixed(tmp_path: Path, make_run: C
     assert "TensorBoard: 18 outer iterations" in capsys.readouterr().out
     assert main(["watch", str(tmp_path / "two"), *words]) == 1
     assert "holds the export of" in capsys.readouterr().err
+
+
+def test_the_live_table_of_a_study(tmp_path: Path) -> None:
+    search = search_config("ars", "pendulum")
+    settings = RunSettings(
+        task_config("pendulum"), "ars", search, BudgetConfig(episodes=30), RunConfig(), 0, "step=0.1"
+    )
+    cells = [Cell(n, tmp_path / "pendulum" / "ars@step=0.1" / f"seed-{n}", replace(settings, seed=n)) for n in range(3)]
+    screen = io.StringIO()
+    view = LiveView(Console(file=screen, force_terminal=True, width=140, height=30))
+    schedule = Schedule(cells, LocalExecutor(jobs=2))
+    create_directory(cells[0].path, cells[0].settings)
+    schedule.states[0].state = schedule.states[1].state = "running"
+    with claim(cells[0].path):
+        view.begin(schedule)
+        view.tick(schedule)
+        schedule.states[2].state, schedule.states[2].message = "failed", "no [torque]"
+        view.change(schedule.states[2])
+        view.close()
+    shown = screen.getvalue()
+    # The second cell was started but holds no lock yet; brackets in a message are not read as markup.
+    assert all(words in shown for words in ("1 running", "2 waiting", "ars step=0.1", "0/30", "2 local processes"))
+    assert "no [torque]" in shown

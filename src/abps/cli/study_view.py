@@ -81,7 +81,9 @@ class LiveView:
     def change(self, item: CellState) -> None:
         if item.state == "failed" or (item.state == "waiting" and item.message):
             colour = "red" if item.state == "failed" else "yellow"
-            self._console.print(f"{item.cell.name}: {item.state}: {item.message}", style=colour, markup=False)
+            self._console.print(
+                f"{item.cell.name}: {item.state}: {item.message}", style=colour, markup=False, highlight=False
+            )
 
     def tick(self, schedule: Schedule) -> None:
         if time.monotonic() - self._drawn >= REFRESH:
