@@ -284,7 +284,10 @@ class ArsConfig:
 
     def __post_init__(self) -> None:
         _require(self.step > 0 and self.noise > 0, "step and noise must be positive")
-        _require(1 <= self.top <= self.directions, "need 1 <= top <= directions")
+        _require(
+            1 <= self.top <= self.directions,
+            f"need 1 <= top <= directions, got top {self.top} of {self.directions} directions",
+        )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,15 @@ DEFAULT_EPISODES = 300
 
 def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
     """Add the options of the search and task that `argv` names, with the preset's values as defaults."""
+    parser.usage = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any setting listed by --help]"
     parser.add_argument("task", help="a name from `abps tasks`, a Gymnasium id, or module:factory")
     parser.add_argument("--search", choices=tuple(SEARCHES), default="abs", help="the search (default: abs)")
-    parser.add_argument("--preset", choices=PRESETS, default="cpu", help="budget of the critics (default: cpu)")
+    parser.add_argument(
+        "--preset",
+        choices=PRESETS,
+        default="cpu",
+        help="cpu: light critics, the original ARS; paper: as published (default: cpu)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="everything random derives from it (default: 0)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
     parser.add_argument("--overwrite", action="store_true", help="start over; an existing run is renamed, not deleted")

@@ -136,7 +136,18 @@ class Run:
             reasons["minutes"] = f"{self.seconds / 60.0:.1f} of {minutes:g} minutes are used"
         if target is not None and best is not None and best.value >= target:
             reasons["target"] = f"an evaluated policy returned {best.value:.4g}, the target is {target:.4g}"
+        plateau = self.settings.budget.plateau
+        if plateau and self.search.centre_return is None and self._iterations_without_gain() >= plateau:
+            reasons["plateau"] = f"no better evaluated centre for {plateau} outer iterations"
         return reasons
+
+    def _iterations_without_gain(self) -> int:
+        """Outer iterations since the best evaluation of a centre, for searches that never run their centre themselves."""
+        seen = [record for record in self.metrics.records if record["eval_return"] is not None]
+        if not seen:
+            return 0
+        best = max(seen, key=lambda record: record["eval_return"])  # The first of equals: staying is no gain.
+        return self.metrics.records[-1]["iteration"] - best["iteration"]
 
     def finish(self, reasons: dict[str, str]) -> None:
         """Mark the run as done."""

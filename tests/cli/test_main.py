@@ -1,0 +1,100 @@
+"""The command line as a whole: help, errors, exit codes, and how quickly it answers."""
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from abps import __version__
+from abps.cli import COMMANDS
+
+Call = Callable[..., Any]
+
+
+def test_help(abps: Call, snapshot: Call) -> None:
+    answer = abps("--help")
+    assert answer.code == 0
+    snapshot("help", answer.out)
+    assert abps().out == answer.out
+
+
+def test_version(abps: Call) -> None:
+    assert abps("--version").out.strip() == f"abps {__version__}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_keeps_the_contract(command: str, abps: Call) -> None:
+    if importlib.util.find_spec(f"abps.cli.{command}") is None:
+        pytest.skip("not written yet")
+    module: Any = importlib.import_module(f"abps.cli.{command}")
+    assert module.HELP
+    assert callable(module.execute)
+    answer = abps(command, "--help")
+    assert answer.code == 0
+    assert f"usage: abps {command}" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("unknown_command", ("trian", "pendulum")),
+        ("missing_task", ("train",)),
+        ("unknown_option", ("train", "pendulum", "--search", "ars", "--stepp", "3")),
+        ("wrong_number", ("train", "pendulum", "--search", "ars", "--step", "much")),
+        ("unknown_search", ("train", "pendulum", "--search", "bbo")),
+        ("value_out_of_range", ("train", "pendulum", "--search", "ars", "--top", "9")),
+        ("unknown_task", ("train", "Pendulumm-v1", "--search", "ars")),
+        ("no_run", ("resume", "nowhere")),
+        ("discrete_actions", ("train", "CartPole-v1", "--search", "ars")),
+    ],
+)
+def test_errors_say_what_to_do(
+    name: str, words: tuple[str, ...], abps: Call, snapshot: Call, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = abps(*words)
+    assert answer.code in (1, 2)
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    assert list(tmp_path.iterdir()) == []  # A wrong command leaves nothing behind.
+    snapshot(f"error_{name}", answer.err)
+
+
+def test_help_answers_within_a_second() -> None:
+    """The best of three, so that a busy machine is not the software's fault."""
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "abps", "--help"], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 1.0
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom abps.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "sys.exit(any(name in sys.modules for name in ('numpy', 'jax', 'gymnasium', 'matplotlib', 'rich')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def test_a_closed_pipe_is_no_accident() -> None:
+    command = f"{sys.executable} -m abps tasks | head -n 1"
+    answer = subprocess.run(command, shell=True, check=True, capture_output=True, env={**os.environ})  # noqa: S602
+    assert answer.stderr == b""
+
+
+def test_tasks_are_listed(abps: Call) -> None:
+    answer = abps("tasks")
+    assert answer.code == 0
+    for name in ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant"):
+        assert name in answer.out
+    assert abps("tasks", "--json").out.startswith('[{"name": "pendulum"')

@@ -1,0 +1,149 @@
+"""`abps train` and `abps resume`: what they print, write and return."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Call = Callable[..., Any]
+LQR = ("abps.tasks.lqr:make_env", "--search", "ars", "--horizon", "10", "--directions", "2", "--top", "2")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RUN = Path("runs/abps.tasks.lqr-make_env/ars/seed-0")
+
+
+def test_help_shows_the_settings_of_the_search_on_the_task(abps: Call, snapshot: Call) -> None:
+    answer = abps("train", "hopper", "--search", "ars", "--help")
+    assert answer.code == 0
+    snapshot("train_hopper_ars_help", answer.out)
+
+
+def test_presets_change_the_defaults_shown(abps: Call) -> None:
+    def shown(*words: str) -> str:
+        return " ".join(abps("train", "hopper", *words, "--help").out.split())
+
+    assert "(default: direct)" in shown("--search", "ars", "--preset", "cpu")
+    assert "(default: linear-tanh)" in shown("--search", "ars", "--preset", "paper")
+    assert "N_acq: probes of one outer iteration (default: 16)" in shown()
+
+
+def test_a_run_says_what_was_learned_where_it_is_and_how_to_go_on(abps: Call, here: Path) -> None:
+    answer = abps("train", *LQR, "--episodes", "12")
+    assert answer.code == 0
+    assert "ars used 12 episodes of abps.tasks.lqr:make_env" in answer.out
+    assert "the policy it stands on returns" in answer.out
+    assert f"The run is in {RUN}; look at it with: abps report {RUN}" in answer.out
+    assert f"abps resume {RUN} --episodes 24" in answer.out
+    names = {path.name for path in (here / RUN).iterdir()}
+    assert {"config.yaml", "versions.json", "journal.jsonl", "metrics.jsonl", "checkpoint", "policy", "DONE"} <= names
+    assert {path.name for path in (here / RUN / "policy").iterdir()} == {"best.npz", "current.npz"}
+    versions = json.loads((here / RUN / "versions.json").read_text())
+    assert {"abps", "python", "numpy", "gymnasium", "mujoco", "commit", "cpu"} <= set(versions)
+
+
+def test_settings_reach_the_run(abps: Call, here: Path) -> None:
+    words = (
+        "--episodes",
+        "4",
+        "--step",
+        "0.5",
+        "--gamma",
+        "0.9",
+        "--no-normalise",
+        "--evaluation-episodes",
+        "1",
+        "--quiet",
+    )
+    assert abps("train", *LQR, *words, "--seed", "3").code == 0
+    settings = yaml.safe_load((here / RUN.with_name("seed-3") / "config.yaml").read_text())
+    assert settings["search"]["settings"]["step"] == 0.5
+    assert (settings["task"]["gamma"], settings["task"]["normalise"], settings["task"]["horizon"]) == (0.9, False, 10)
+    assert (settings["seed"], settings["run"]["evaluation_episodes"]) == (3, 1)
+
+
+def test_quiet_and_json(abps: Call, here: Path) -> None:
+    quiet = abps("train", *LQR, "--episodes", "4", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    answer = abps("train", *LQR, "--episodes", "4", "--seed", "1", "--json")
+    assert answer.err == ""
+    summary = json.loads(answer.out)
+    assert (summary["episodes"], summary["steps"], summary["search"], summary["seed"]) == (4, 40, "ars", 1)
+    assert summary["stopped"] == {"episodes": "4 of 4 episodes are used"}
+    assert summary["centre_return"] is not None
+
+
+def test_an_existing_run_is_neither_lost_nor_mixed_up(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "4", "--quiet").code == 0
+    before = (here / RUN / "journal.jsonl").read_bytes()
+    answer = abps("train", *LQR, "--episodes", "4")
+    assert answer.code == 1
+    assert "there is a run in" in answer.err
+    assert "abps resume" in answer.err
+    assert "--overwrite" in answer.err
+    assert (here / RUN / "journal.jsonl").read_bytes() == before
+    assert abps("train", *LQR, "--episodes", "8", "--quiet", "--overwrite").code == 0
+    assert (here / RUN.with_name("seed-0.old-1") / "journal.jsonl").read_bytes() == before
+    assert len((here / RUN / "journal.jsonl").read_text().splitlines()) == 8
+
+
+def test_resume_trains_longer(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "4", "--quiet").code == 0
+    answer = abps("resume", RUN, "--episodes", "8")
+    assert answer.code == 0
+    assert "ars used 8 episodes" in answer.out
+    assert abps("resume", RUN).code == 0  # Nothing left to do is no error.
+    assert len((here / RUN / "journal.jsonl").read_text().splitlines()) == 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_everything_and_says_how_to_go_on(abps: Call, here: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "abps", "train", *LQR, "--episodes", "1000000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal, deadline = here / RUN / "journal.jsonl", time.monotonic() + 60
+    while not (journal.exists() and journal.stat().st_size > 4000) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"Go on with: abps resume {RUN}" in err
+    assert "Traceback" not in err
+    lines = journal.read_text().splitlines()
+    done = len(lines)
+    assert json.loads(lines[-1])["episode"] == done - 1
+    assert not (here / RUN / "DONE").exists()
+    assert abps("resume", RUN, "--episodes", done + 4, "--quiet").code == 0
+    assert len(journal.read_text().splitlines()) == done + 4
+
+
+def test_loggers_by_option(abps: Call, here: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    assert abps("train", *LQR, "--episodes", "4", "--quiet", "--log", "tensorboard").code == 0
+    assert list((here / RUN / "tensorboard").glob("events*"))
+
+
+def test_a_run_that_only_fails_ends_with_an_error(abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from abps.tasks.lqr import LqrEnv
+
+    def crash(self: Any, action: Any) -> Any:
+        raise RuntimeError("no power")
+
+    monkeypatch.setattr(LqrEnv, "step", crash)
+    answer = abps("train", *LQR, "--episodes", "40", "--max-failures", "3", "--quiet")
+    assert answer.code == 1
+    assert "3 episodes in a row failed" in answer.err
+    assert "no power" in answer.err
+    assert "no power" in (here / RUN / "FAILED").read_text()

@@ -1,0 +1,69 @@
+"""TensorBoard and W&B for real: what they write is read back."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abps.errors import ConfigError
+from abps.run.loggers import LOGGERS, scalars
+
+Make = Callable[..., Any]
+
+
+def test_scalars_are_the_numbers_and_lists_are_spread_out() -> None:
+    record = {"a": 1, "b": None, "c": [0.5, None, 2], "d": "text", "e": True}
+    assert scalars(record) == {"a": 1.0, "c/0": 0.5, "c/2": 2.0}
+
+
+def test_tensorboard_files_hold_the_metrics(tmp_path: Path, make_settings: Make, run_new: Make, records: Make) -> None:
+    pytest.importorskip("tensorboardX")
+    path = tmp_path / "run"
+    run_new(path, make_settings(episodes=12), (LOGGERS["tensorboard"](path, {}),))
+    logged = _read_events(next((path / "tensorboard").glob("events*")))
+    for record in records(path / "metrics.jsonl"):
+        for name in ("eval_return", "step_length", "direction_return_mean"):
+            assert logged[name, record["episodes"]] == pytest.approx(record[name], rel=1e-6)
+    assert ("eval_return", 7) not in logged
+
+
+@pytest.mark.filterwarnings("ignore")  # wandb's own imports warn.
+def test_wandb_offline_holds_the_metrics(
+    tmp_path: Path, make_settings: Make, run_new: Make, records: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    path = tmp_path / "run"
+    path.mkdir()
+    run_new(path, make_settings(episodes=12), (LOGGERS["wandb"](path, {"seed": 0}),))
+    file, deadline = next(path.glob("wandb/offline-run-*/*.wandb")), time.monotonic() + 30
+    while b"direction_return_mean" not in (stored := file.read_bytes()):  # A process of wandb's own writes it.
+        assert time.monotonic() < deadline, f"nothing but {len(stored)} bytes came"
+        time.sleep(0.2)
+    last = records(path / "metrics.jsonl")[-1]
+    assert repr(last["direction_return_mean"])[:10].encode() in stored
+
+
+@pytest.mark.parametrize(("name", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
+def test_a_missing_package_is_named(name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ConfigError, match=rf"needs {package}: pip install 'abps\[{name}\]'"):
+        LOGGERS[name](tmp_path, {})
+
+
+def _read_events(path: Path) -> dict[tuple[str, int], float]:
+    """Read TensorBoard's record file: length (8), its checksum (4), a protocol buffer, its checksum (4)."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, found = path.read_bytes(), {}
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        event = Event.FromString(data[12 : 12 + size])
+        for value in event.summary.value:
+            found[value.tag, event.step] = value.simple_value
+        data = data[12 + size + 4 :]
+    return found
