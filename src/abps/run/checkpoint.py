@@ -48,7 +48,7 @@ def save_checkpoint(directory: Path, episodes: int, state: dict[str, Any]) -> No
         raise RunError(f"cannot make {directory}: {error.strerror or error}") from error
     tensors: dict[str, np.ndarray] = {}
     tree = _pack(state, "", tensors)
-    content = save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+    content = save({name: np.asarray(array, order="C") for name, array in tensors.items()})
     document = {
         "schema": SCHEMA,
         "abps": __version__,
@@ -129,7 +129,7 @@ def _pack(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         if any(not isinstance(key, str) or key.startswith("$") for key in value):
             raise TypeError(f"state{path}: keys must be strings that do not start with $")
-        return {key: _pack(item, f"{path}/{key}", tensors) for key, item in value.items()}
+        return {key: _pack(item, f"{path}/{_escaped(key)}", tensors) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_pack(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]
     if isinstance(value, np.ndarray):
@@ -142,6 +142,11 @@ def _pack(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"state{path} is a {type(value).__name__}, which a checkpoint cannot hold")
+
+
+def _escaped(key: str) -> str:
+    """A key as a part of a path, as JSON pointers do it: no two places of a state share a name."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _unpack(value: Any, tensors: dict[str, np.ndarray]) -> Any:
