@@ -28,7 +28,9 @@ from abps.tasks.synthetic import SyntheticEnv, SyntheticFunction, synthetic_task
 from abps.trajectory import Failed, Outcome, Trajectory
 
 CONFIGS = {"mpd": MpdConfig, "gibo": GiboConfig, "abs": AbsConfig, "ddpgn": DdpgnConfig}
-CRITICS = CriticsConfig(members=3, groups=3, features=24, replay=1500, transitions=1000, ridges=(1e-3, 1e-2, 1e-1))
+CRITICS = CriticsConfig(
+    members=3, groups=3, features=24, replay=1500, transitions=1000, ridges=(1e-3, 1e-2, 1e-1), feature_bias=1.0
+)
 
 
 class Lab:
