@@ -66,7 +66,9 @@ def main() -> None:
         gemm.append(sgemm_rate())
     best, reference = max(loop), max(gemm)
     print(f"sgemm 256: best {reference:.1f}, median {np.median(gemm):.1f} GFLOP per CPU second")
-    print(f"gradient steps of {config.members} pairs: best {best:.1f}, median {np.median(loop):.1f} GFLOP per CPU second")
+    print(
+        f"gradient steps of {config.members} pairs: best {best:.1f}, median {np.median(loop):.1f} GFLOP per CPU second"
+    )
     print(f"best: {1000 * step_gflop(config, STATES + ACTIONS) / best:.1f} CPU ms per step")
     print(f"ratio: {best / reference:.2f} of the bests, {np.median(loop) / np.median(gemm):.2f} of the medians")
 

@@ -69,7 +69,9 @@ def measure(config: CriticsConfig) -> dict[str, float]:
 
 
 def main() -> None:
-    print("| F | groups | members | transitions | layer norm | centre s | probe ms | features ms | gradient ms | validation ms |")
+    print(
+        "| F | groups | members | transitions | layer norm | centre s | probe ms | features ms | gradient ms | validation ms |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for features, groups, members, transitions, norm in (
         (512, 5, 5, 30_000, False),
@@ -84,7 +86,10 @@ def main() -> None:
         )
         took = measure(config)
         rest = " | ".join(f"{1000 * took[name]:.0f}" for name in ("probe", "features", "gradient", "validation"))
-        print(f"| {features} | {groups} | {members} | {transitions} | {norm} | {took['centre']:.2f} | {rest} |", flush=True)
+        print(
+            f"| {features} | {groups} | {members} | {transitions} | {norm} | {took['centre']:.2f} | {rest} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

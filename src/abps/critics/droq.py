@@ -144,15 +144,13 @@ class DroqCritics(Critics):
         self._networks = [unflatten(vector, *self._shape) for vector in self._target]
 
     def _fit(self, replay: Replay, steps: int) -> FitReport:
-        import jax
-
-        from abps.critics.training import Training
+        from abps.critics.training import Training, to_device
 
         loop, fresh = self._loop(), replay.total - self._seen
         vectors = (self._online, self._target, self._mean, self._square)
         parts = [tuple(unflatten(row, *self._shape) for row in vector) for vector in vectors]
         training = Training._make([*parts, np.int32(self._steps)])
-        training, pool = jax.device_put(training), jax.device_put(self._pool)
+        training, pool = to_device((training, self._pool))
         for start in range(0, steps, CHUNK):
             rng = generator(self._seed, "critics", "batches", self._fits, start)
             training = loop(training, pool, self._chunk(replay, rng), np.int32(min(CHUNK, steps - start)))

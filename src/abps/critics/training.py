@@ -2,14 +2,12 @@
 
 Importing this module imports jax; only `droq.py` does so, when it first trains. The networks of all k critics are
 unrolled in the program (2k networks, two per critic), because batched products of many small matrices run at half the speed
-of single ones here, and the backward pass is written by hand, because the automatic one is slower. Shapes: c steps per chunk, k critics, b batch, i inputs, h units, l hidden layers.
+of single ones here, and the backward pass is written by hand, because the automatic one is slower.
+Shapes: c steps per chunk, k critics, b batch, i inputs, h units, l hidden layers.
 """
 
 import os
 from typing import Any, NamedTuple
-
-# Two threads on products of this size cost more than they bring; it only takes effect if jax has not started yet.
-os.environ.setdefault("PJRT_NPROC", "1")
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +15,12 @@ import jax.numpy as jnp
 from abps.config import CriticsConfig
 from abps.critics.networks import Cache, Layer, Network, forward, through_norm
 
-__all__ = ["Chunk", "Training", "compiled_loop", "weight_gradients"]
+__all__ = ["Chunk", "Training", "compiled_loop", "to_device", "weight_gradients"]
 
-COMPILER_OPTIONS = {
-    "xla_cpu_multi_thread_eigen": False,
-    # The default scheduler works on all networks at once, layer by layer, for the sake of threads that we do not want;
-    # without it one network is finished before the next is begun and stays in the cache: a fifth less time.
-    "xla_cpu_enable_concurrency_optimized_scheduler": False,
-}
+FLAGS = {"xla_cpu_multi_thread_eigen": "false", "xla_cpu_enable_concurrency_optimized_scheduler": "false"}
+"""For XLA. Threads on products of this size cost more than they bring, and the default scheduler works on all networks at
+once, layer by layer, for the sake of such threads; without it one network is finished before the next is begun and stays in
+the cache, which saves a sixth of the time. (As options of `jax.jit` these flags are accepted but have no effect.)"""
 DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 """Adam's usual constants."""
 
@@ -55,11 +51,18 @@ class Chunk(NamedTuple):
     """(c, 2, 2k, l) int32: where in the pool the dropout masks of online and target networks begin."""
 
 
+def to_device(arrays: Any) -> Any:
+    """Hand NumPy arrays in any nesting over to jax."""
+    return jax.device_put(arrays)
+
+
 def compiled_loop(config: CriticsConfig) -> Any:
     """Return the jitted function (training, pool of dropout bits (int8), chunk, steps) → training.
 
     The number of steps is an argument of the program and everything else has a fixed shape: it compiles once.
     """
+
+    _set_flags()
 
     def run(training: Training, pool: jax.Array, chunk: Chunk, steps: jax.Array) -> Training:
         def body(step: jax.Array, carry: Training) -> Training:
@@ -67,7 +70,15 @@ def compiled_loop(config: CriticsConfig) -> Any:
 
         return jax.lax.fori_loop(0, steps, body, training)
 
-    return jax.jit(run, donate_argnums=0, compiler_options=COMPILER_OPTIONS)
+    return jax.jit(run, donate_argnums=0)
+
+
+def _set_flags() -> None:
+    """Prepare the environment that jax reads when it starts; if it was started elsewhere, training is only slower."""
+    os.environ.setdefault("PJRT_NPROC", "1")
+    for name, value in FLAGS.items():
+        if name not in os.environ.get("XLA_FLAGS", ""):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{name}={value}".strip()
 
 
 def weight_gradients(network: Network, cache: Cache, cotangents: jax.Array, masks: Any) -> Network:
