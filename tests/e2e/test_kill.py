@@ -53,3 +53,21 @@ def test_comparison_notices_a_difference(zygote, tmp_path):
     assert killing.differences(reference, flipped) == [name]
     changed = [{**line, "return": 0.0} for line in reference["journal.jsonl"]]
     assert killing.differences(reference, {**reference, "journal.jsonl": changed}) == ["journal.jsonl"]
+
+
+def test_kill_between_a_new_checkpoint_and_the_removal_of_the_old(zygote, tmp_path):
+    """An instant that random kills hit once in two hundred."""
+    from abps.run.checkpoint import save_checkpoint
+
+    path = reference_of(zygote, tmp_path, "ars")
+    before = killing.comparable(path)
+    newest = max((path / "checkpoint").glob("*.json"))
+    contents = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
+    save_checkpoint(path / "checkpoint", 1, {"older": 1})
+    for file, content in contents.items():
+        file.write_bytes(content)
+    (path / "checkpoint" / "00000001.json").write_bytes(newest.read_bytes())
+    (path / "DONE").unlink()
+    zygote.start(path)
+    assert zygote.wait() == 0
+    assert killing.differences(before, killing.comparable(path)) == []

@@ -222,13 +222,11 @@ def _serve(connection: Connection, config: TaskConfig) -> None:
     from abps.tasks.gym import make_task
 
     env = _Env(make_task(config).make_env)
-    connection.send("ready")
-    while True:
-        try:
+    with contextlib.suppress(EOFError, OSError):  # The parent has gone.
+        connection.send("ready")
+        while True:
             spec, parameters, normaliser, seed = connection.recv()
             connection.send(env.attempt(Policy(spec, parameters, normaliser), seed))
-        except (EOFError, OSError):
-            return
 
 
 def _die_with_parent() -> None:

@@ -18,7 +18,14 @@ import numpy as np
 from abps.errors import RunError
 from abps.run.files import read_bounded, replace_atomically
 
-__all__ = ["SCHEMA", "SchemaError", "checkpoint_paths", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "SCHEMA",
+    "SchemaError",
+    "checkpoint_paths",
+    "drop_old_checkpoints",
+    "load_checkpoint",
+    "save_checkpoint",
+]
 
 SCHEMA = 1
 """Version of the layout; a golden file of every version lies in tests/run/golden."""
@@ -59,7 +66,7 @@ def save_checkpoint(directory: Path, episodes: int, state: dict[str, Any]) -> No
     }
     replace_atomically(directory / f"{episodes:08d}.safetensors", content)
     replace_atomically(directory / f"{episodes:08d}.json", _sealed(document))
-    _drop_old(directory)
+    drop_old_checkpoints(directory)
 
 
 def checkpoint_paths(directory: Path) -> list[Path]:
@@ -115,7 +122,7 @@ def _unsealed(path: Path, content: bytes) -> dict[str, Any]:
     return document
 
 
-def _drop_old(directory: Path) -> None:
+def drop_old_checkpoints(directory: Path) -> None:
     """Remove all but the last two checkpoints, and whatever else a crash left between them."""
     kept = {path.stem for path in checkpoint_paths(directory)[:KEPT]}
     for path in directory.iterdir():

@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from abps.errors import AbpsError, RunError
-from abps.run.checkpoint import SchemaError, checkpoint_paths, load_checkpoint, save_checkpoint
+from abps.run.checkpoint import SchemaError, checkpoint_paths, drop_old_checkpoints, load_checkpoint, save_checkpoint
 from abps.run.directory import RunSettings, claim, read_settings
 from abps.run.files import replace_atomically
 from abps.run.journal import Journal
@@ -204,6 +204,8 @@ class Run:
                 episodes, state = load_checkpoint(path)
                 if episodes <= len(self.journal):
                     self._load_state(path, episodes, state)
+                    if not self.warnings:  # The newest: a kill may have come before the older ones were dropped.
+                        drop_old_checkpoints(path.parent)
                     return True
             except SchemaError:
                 raise

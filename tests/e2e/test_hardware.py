@@ -1,0 +1,268 @@
+"""Real hardware: ask and tell through the command line and in Python, wrong files, failed and taken-back episodes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import fuzzing
+import killing
+import numpy as np
+import pytest
+
+from abps.cli import main
+from abps.config import BudgetConfig, HardwareConfig, TaskConfig
+from abps.errors import ConfigError, RunError, ShapeError
+from abps.run.directory import read_settings
+from abps.run.hardware import create_hardware_run, open_hardware_run
+from abps.run.loop import train
+from abps.run.trajectory_files import read_trajectory
+from abps.trajectory import Trajectory
+
+ROOT = Path(__file__).resolve().parents[2]
+TASK = TaskConfig(name="arm", horizon=8, gamma=0.9)
+HARDWARE = HardwareConfig(observations=3, action_low=(-1.0,), action_high=(1.0,))
+
+
+@pytest.fixture
+def run(tmp_path):
+    create_hardware_run(
+        tmp_path / "run",
+        TASK,
+        HARDWARE,
+        search="mpd",
+        config=killing.tiny_config("mpd"),
+        budget=BudgetConfig(episodes=15),
+    )
+    return tmp_path / "run"
+
+
+def episode(policy, seed, steps=6):
+    rng = np.random.default_rng(seed)
+    observations = rng.normal(size=(steps + 1, 3)).astype(np.float32)
+    actions = np.array([policy(observation) for observation in observations[:-1]])
+    rewards = -np.square(observations[:-1]).sum(axis=1)
+    return Trajectory.build(observations, actions, rewards, terminated=False, truncated=True)
+
+
+def tell_all(path, until=10**9):
+    """Open the run anew for every episode, as the command line does."""
+    while True:
+        with open_hardware_run(path) as robot:
+            request = robot.ask()
+            if request is None or request.episode >= until:
+                return
+            robot.tell(episode(request.policy, request.episode), request.policy_id)
+
+
+def test_run_told_in_many_sessions_equals_the_one_told_in_one(run, tmp_path):
+    twin = tmp_path / "twin"
+    shutil.copytree(run, twin)
+    tell_all(run)
+    with open_hardware_run(twin) as robot:
+        while (request := robot.ask()) is not None:
+            robot.tell(episode(request.policy, request.episode))
+    assert (run / "DONE").read_text() == "episodes: 15 of 15 episodes are used\n"
+    assert killing.differences(killing.comparable(run), killing.comparable(twin)) == []
+
+
+def test_asking_twice_gives_the_same_and_changes_nothing(run):
+    tell_all(run, until=7)
+    before = killing.comparable(run)
+    answers = []
+    for _ in range(2):
+        with open_hardware_run(run) as robot:
+            answers.append(robot.ask())
+    assert answers[0][:5] == answers[1][:5]
+    assert np.array_equal(answers[0].policy.parameters, answers[1].policy.parameters)
+    assert killing.comparable(run) == before
+
+
+def test_discarded_episode_is_as_if_never_told(run):
+    for count in (3, 9):
+        tell_all(run, until=count)
+        before = killing.comparable(run)
+        with open_hardware_run(run) as robot:
+            request = robot.ask()
+            robot.tell(episode(request.policy, seed=1000 + count))
+            assert robot.discard() == count
+            assert robot.ask()[:5] == request[:5]
+        after = killing.comparable(run)
+        assert {name for name in after if name.startswith("discarded")}
+        gone = {name: after.pop(name) for name in list(after) if name.startswith("discarded")}
+        assert gone
+        for name in ("journal.jsonl", "episodes.bin", "metrics.jsonl"):
+            assert before.get(name) == after.get(name)
+    tell_all(run)
+    assert (run / "DONE").exists()
+
+
+def test_nothing_to_discard(run):
+    with open_hardware_run(run) as robot, pytest.raises(RunError, match="no told episode"):
+        robot.discard()
+
+
+def test_failed_episode_is_recorded_with_its_reason(run):
+    with open_hardware_run(run) as robot:
+        assert robot.fail("it fell off\nthe table").value is None
+        with pytest.raises(ConfigError, match="in a few words"):
+            robot.fail("  ")
+    line = json.loads((run / "journal.jsonl").read_text())
+    assert line["failed"] == "it fell off the table"
+
+
+def test_strange_and_repeated_episodes_are_remarked_on(run):
+    with open_hardware_run(run) as robot:
+        request = robot.ask()
+        good = episode(request.policy, 1)
+        assert robot.tell(good).warnings == []
+        assert "bit for bit" in robot.tell(good).warnings[0]
+        request = robot.ask()
+        other = Trajectory.build(
+            good.observations, good.actions + 0.5, good.rewards + 1, terminated=False, truncated=True
+        )
+        assert "differ from the policy's" in robot.tell(other).warnings[0]
+
+
+def npz(**changes):
+    arrays = {
+        "observations": np.zeros((4, 3)),
+        "actions": np.zeros((3, 1)),
+        "rewards": np.zeros(3),
+        "terminated": np.array(True),
+    }
+    arrays.update(changes)
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+WRONG_NPZ = {
+    "has no array 'rewards'": npz(rewards=None),
+    "has no array 'terminated'": npz(terminated=None),
+    "has 2 observations and 1 actions per step; the task has 3 and 1": npz(observations=np.zeros((4, 2))),
+    "observations must have shape (4, s), one more than the 3 rewards": npz(observations=np.zeros((3, 3))),
+    "actions must have shape (3, a)": npz(actions=np.zeros(3)),
+    "rewards contain a number that is not finite, first at step 1": npz(rewards=np.array([0.0, np.nan, np.inf])),
+    "'terminated' must be one boolean": npz(terminated=np.zeros(3)),
+    "must hold numbers": npz(observations=np.array("text")),
+    "at least one step": npz(rewards=np.zeros(0), actions=np.zeros((0, 1)), observations=np.zeros((1, 3))),
+    "has 20 steps; an episode of this task has at most 8": npz(
+        observations=np.zeros((21, 3)), actions=np.zeros((20, 1)), rewards=np.zeros(20)
+    ),
+    "of policy 99-aaaaaaaa, the search waits for 0-": npz(policy_id=np.array("99-aaaaaaaa")),
+    "is not plain numbers": npz(rewards=np.array([None, 1, {}], dtype=object)),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_NPZ)
+def test_wrong_npz_changes_nothing_and_says_why(message, run, tmp_path):
+    before = killing.comparable(run)
+    np.savez(tmp_path / "t.npz", **WRONG_NPZ[message])
+    with open_hardware_run(run) as robot, pytest.raises(ShapeError, match=re.escape(message)):
+        robot.tell_file(tmp_path / "t.npz")
+    assert killing.comparable(run) == before
+
+
+GOOD_CSV = fuzzing._csv().decode()
+WRONG_CSV = {
+    "has no column 'a0'": GOOD_CSV.replace("a0", "b0"),
+    "row 2: 'o0' must be a number, it is 'abc'": re.sub(r"\n[^,]+", "\nabc", GOOD_CSV, count=1),
+    "must be empty in the last row": GOOD_CSV.rstrip().rstrip(",") + ",1.0,,\n",
+    "'terminated' must be 0 or 1": GOOD_CSV.replace(",0\n", ",maybe\n", 1),
+    "but further steps follow": GOOD_CSV.replace(",0\n", ",1\n", 1),
+    "names a column twice": GOOD_CSV.replace("o1", "o0"),
+    "needs a header and at least two rows": "o0,o1\n",
+    "not a readable .csv": GOOD_CSV + "1" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("message", WRONG_CSV)
+def test_wrong_csv_says_why(message, tmp_path):
+    (tmp_path / "t.csv").write_text(WRONG_CSV[message])
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        read_trajectory(tmp_path / "t.csv", fuzzing.SPEC)
+
+
+def test_csv_and_npz_say_the_same(tmp_path):
+    (tmp_path / "t.npz").write_bytes(fuzzing._npz())
+    (tmp_path / "t.csv").write_text(GOOD_CSV)
+    one, other = (read_trajectory(tmp_path / name, fuzzing.SPEC) for name in ("t.npz", "t.csv"))
+    for name in ("observations", "actions", "rewards"):
+        assert np.array_equal(getattr(one.trajectory, name), getattr(other.trajectory, name))
+    assert one.trajectory.terminated
+    assert other.trajectory.terminated
+    assert (one.policy_id, other.policy_id) == ("3-00ff00ff", None)
+
+
+def test_command_line(tmp_path, capsys):
+    run, robot = str(tmp_path / "run"), tmp_path / "robot.yaml"
+    robot.write_bytes(fuzzing.ROBOT)
+    assert main(["ask", run]) == 1
+    assert "there is no run" in capsys.readouterr().err
+    words = ["--search", "mpd", "--episodes", "8", "--probes", "2", "--window", "3", "--centre-episodes", "1"]
+    assert main(["ask", run, "--new", str(robot), *words]) == 0
+    assert "run policy 0-" in capsys.readouterr().out
+    assert main(["ask", run, "--new", str(robot)]) == 1
+    assert "`abps ask" in capsys.readouterr().err
+    assert main(["ask", run, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["episode"], answer["role"], answer["left"], answer["done"]) == (0, "centre", 1, False)
+    policy = dict(np.load(answer["policy"], allow_pickle=False))
+    assert str(policy["policy_id"]) == answer["policy_id"]
+    (tmp_path / "t.npz").write_bytes(fuzzing._npz())
+    assert main(["tell", run, "--trajectory", str(tmp_path / "t.npz")]) == 1
+    assert "the search waits for 0-" in capsys.readouterr().err
+    (tmp_path / "t.csv").write_text(GOOD_CSV)
+    assert main(["tell", run, "--trajectory", str(tmp_path / "t.csv")]) == 0
+    assert "Episode 0 is recorded: return" in capsys.readouterr().out
+    assert main(["tell", run, "--failed", "no power"]) == 0
+    assert main(["tell", run, "--discard"]) == 0
+    assert "Episode 1 is taken back." in capsys.readouterr().out
+    for _ in range(7):
+        assert main(["tell", run, "--failed", "no power", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["tell", run, "--failed", "again"]) == 1
+    assert "the run is done" in capsys.readouterr().err
+    assert main(["ask", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] is True
+    assert main(["resume", run]) == 1
+    assert "real hardware" in capsys.readouterr().err
+
+
+def test_robot_description_is_checked(tmp_path, capsys):
+    robot = tmp_path / "robot.yaml"
+    for text, message in (
+        ("observations: 3\n", "action_low must list"),
+        ("observation: 3\n", "observations must be at least 1"),
+        ("observations: 3\naction_low: [1.0]\naction_high: [-1.0]\n", "every action_low must be below"),
+        ("observations: 3\naction_low: [-1.0]\naction_high: [1.0]\nhorizn: 3\n", "did you mean 'horizon'"),
+        ("- 1\n", "must be a list of"),
+    ):
+        robot.write_text(text)
+        assert main(["ask", str(tmp_path / "run"), "--new", str(robot)]) == 1
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_simulated_run_is_not_a_hardware_run(tmp_path):
+    path = killing.make_run(tmp_path / "run", "ars")
+    with pytest.raises(RunError, match="simulated task"), open_hardware_run(path):
+        pass
+
+
+def test_hardware_run_is_not_trained(run):
+    with pytest.raises(RunError, match="abps ask"):
+        train(run, read_settings(run))
+
+
+@pytest.mark.slow
+def test_example_with_a_robot_in_another_process(environment, tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "hardware_loop.py"), str(tmp_path / "run"), "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "episode 2" in done.stdout
+    assert "done: 3 of 3 episodes are used" in done.stdout
+    source = (ROOT / "examples" / "hardware_robot.py").read_text()
+    imports = {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))}
+    assert imports == {"sys", "gymnasium", "numpy"}
