@@ -41,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     # Two BLAS threads on small matrices are slower than one; this must be set before numpy is imported.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # A console script does not look beside itself for a user's module:factory.
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] not in COMMANDS:
         _top_parser().parse_args(argv or ["--help"])

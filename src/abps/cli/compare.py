@@ -76,8 +76,6 @@ def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Do what the arguments say; 0 only when every cell is done."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # A task `module:factory` is looked for here, as `python -m` would.
     cells = make_cells(_grid(arguments), arguments.runs)
     if arguments.dry_run:
         return _list(cells, arguments)
