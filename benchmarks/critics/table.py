@@ -1,0 +1,110 @@
+"""Render the results of the critic study as Markdown."""
+
+from typing import Any
+
+import numpy as np
+from truth import load_truth
+
+__all__ = ["render"]
+
+Result = dict[str, Any]
+COLUMNS = (
+    ("mean", "∇m̂, mean"),
+    ("softmax", "∇m̂, softmax"),
+    ("evidence", "∇m̂, evidence"),
+    ("mu_softmax", "μ, softmax"),
+    ("direction_softmax", "Σ⁻¹μ, softmax"),
+    ("mu_evidence", "μ, evidence"),
+    ("direction_evidence", "Σ⁻¹μ, evidence"),
+    ("mu_mpd", "μ, MPD"),
+    ("direction_mpd", "Σ⁻¹μ, MPD"),
+)
+COLLAPSED = -5.0
+"""Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
+
+
+def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+    """The whole page: the pairs, the medians over pairs, every pair's numbers, and whether the scores see failure."""
+    used = [method for method in methods if any((pair, method) in results for pair in pairs)]
+    parts = [_truths(pairs), _medians(pairs, used, results), _details(pairs, used, results), _scores(pairs, results)]
+    return "\n\n".join(parts)
+
+
+def _truths(pairs: list[str]) -> str:
+    lines = ["## Pairs", "", "| pair | J(θ) | ‖∇J‖ | directions | half cosine | reliability | best possible cosine |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for pair in pairs:
+        truth = load_truth(pair)
+        length = float(np.linalg.norm(truth.gradient))
+        ceiling = np.sqrt(truth.reliability)
+        lines.append(
+            f"| {pair} | {truth.value:.2f} | {length:.2f} | {truth.directions} | {truth.half_cosine:.2f} "
+            f"| {truth.reliability:.2f} | {ceiling:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def _medians(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+    heads = " | ".join(title for _, title in COLUMNS)
+    lines = ["## Median cosine with the true gradient", ""]
+    lines.append(f"| method | pairs | {heads} | R̃² of the members | s per centre | s per probe |")
+    lines.append("|---" * (len(COLUMNS) + 5) + "|")
+    for method in methods:
+        found = [results[pair, method] for pair in pairs if (pair, method) in results]
+        cells = [_median([result[key] for result in found if key in result]) for key, _ in COLUMNS]
+        scores = [float(np.median(result["r2_validation"])) for result in found if "r2_validation" in result]
+        seconds = [
+            _median([result[key] for result in found if key in result]) for key in ("seconds_centre", "seconds_probe")
+        ]
+        row = [method, str(len(found)), *cells, _median(scores), *seconds]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _median(values: list[float]) -> str:
+    return f"{np.median(values):.2f}" if values else ""
+
+
+def _details(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+    lines = ["## Every pair: cosine of the mean of ∇m̂ / of μ under evidence (μ of MPD, regression: one number)", ""]
+    lines += ["| method | " + " | ".join(pairs) + " |", "|---" * (len(pairs) + 1) + "|"]
+    for method in methods:
+        cells = []
+        for pair in pairs:
+            result = results.get((pair, method), {})
+            keys = [key for key in ("mean", "mu_evidence", "mu_mpd") if key in result]
+            cells.append(" / ".join(f"{result[key]:.2f}" for key in keys))
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _scores(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
+    lines = ["## Do R̃² and the evidence see failure?", ""]
+    inside, validation, cosines, gains, aggregated = [], [], [], [], []
+    for (pair, _), result in results.items():
+        if pair not in pairs or "members" not in result:
+            continue
+        scores = np.maximum(result["r2_validation"], COLLAPSED)
+        validation += list(scores)
+        cosines += result["members"]
+        if np.ptp(scores) > 0:
+            inside.append(rank_correlation(scores, np.array(result["members"])))
+        gains.append(result["log_evidence_evidence"] - result["log_evidence_constant"])
+        aggregated.append(result["evidence"])
+    if len(cosines) > 2:
+        lines += [
+            f"- rank correlation of R̃² with the cosine over all {len(cosines)} members of all pairs and methods: "
+            f"{rank_correlation(np.array(validation), np.array(cosines)):.2f}; inside one ensemble (median): "
+            f"{np.median(inside):.2f}",
+            f"- rank correlation of the evidence gained by the critics with the cosine of their aggregated gradient, over "
+            f"{len(gains)} ensembles: {rank_correlation(np.array(gains), np.array(aggregated)):.2f}",
+        ]
+    return "\n".join(lines)
+
+
+def rank_correlation(left: Any, right: Any) -> float:
+    """Spearman's."""
+    from scipy.stats import rankdata
+
+    first, second = rankdata(left), rankdata(right)
+    return float(np.corrcoef(first, second)[0, 1])
