@@ -24,7 +24,7 @@ def numbers(window: Window) -> list[float]:
     return [item.parameters[0] for item in window.points]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(capacity=st.integers(1, 6), roles=st.lists(st.booleans(), max_size=14))
 def test_keeps_the_newest_points_and_always_the_newest_centre(capacity, roles):
     window = Window(capacity, POLICIES, remap=False)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from abps.config import AcquisitionConfig, GpConfig
@@ -12,7 +12,14 @@ from abps.search import local
 from abps.search.local import CENTRE, DESIGN, PROBE, automatic_scale
 
 LOCAL = ("mpd", "gibo", "abs", "ddpgn")
-QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),  # Every example runs whole searches: shrinking one takes minutes.
+    suppress_health_check=list(HealthCheck),
+)
 
 
 def episode_return(task, trajectory) -> float:
@@ -267,6 +274,23 @@ def test_probes_keep_away_from_failed_ones(lab, name):
     assert distances[0.0] < 0.5
 
 
+def test_fallback_probes_are_counted_once_also_after_a_resume(lab):
+    """Nowhere is far enough from the failed probe: the three after it are placed by the fallback and counted when told."""
+    task = lab.lqr()
+    chosen = AcquisitionConfig(starts=4, polished=1, iterations=15, avoid_radius=1e3)
+    whole, first, second = (lab.search("mpd", task, probes=4, acquisition=chosen) for _ in range(3))
+    for search in (whole, first):
+        lab.run(search, task, 3)
+        lab.stage(search, task, fails=lambda *_: True)
+        lab.stage(search, task)
+        search.ask()
+    assert whole._acquisition_fallbacks == 1
+    second.load(lab.saved(first))
+    for search in (whole, second):
+        lab.run(search, task, 2)
+        assert search.history[-1]["acquisition_fallbacks"] == 3
+
+
 def test_a_failed_design_probe_is_left_out(lab):
     task = lab.lqr()
     search = lab.search("abs", task)
@@ -409,6 +433,7 @@ def test_saved_and_loaded_anywhere_goes_on_bit_for_bit(lab, name, cut, asked, re
     second.load(lab.saved(first, replay=replay), [] if replay else told)
     lab.run(second, task, STAGES - cut, fails=fails)
     assert lab.difference(lab.saved(whole), lab.saved(second)) == ""
+    assert lab.difference(whole.avoid, second.avoid) == ""
 
 
 def test_a_wrapped_replay_comes_back_from_the_newest_trajectories_only(lab):
