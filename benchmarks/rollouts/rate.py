@@ -63,7 +63,9 @@ def main() -> int:
     bare, full = rates(arguments.task, arguments.repeats, arguments.steps)
     # The median of the pairs' ratios: a slow moment of the machine hits both members of a pair.
     ratio = statistics.median(mine / theirs for mine, theirs in zip(full, bare, strict=True))
-    print(f"{arguments.task}: bare env.step loop {statistics.median(bare):,.0f} steps/s (median of {len(bare)} episodes)")
+    print(
+        f"{arguments.task}: bare env.step loop {statistics.median(bare):,.0f} steps/s (median of {len(bare)} episodes)"
+    )
     print(f"{arguments.task}: run_episode       {statistics.median(full):,.0f} steps/s")
     print(f"ratio {ratio:.3f} (wanted: at least {WANTED})")
     return 0 if ratio >= WANTED else 1
