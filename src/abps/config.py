@@ -180,7 +180,7 @@ class CriticsConfig:
     kind: str = setting(
         "lstd", "droq: the paper's networks; lstd: least squares on random features", choices=("droq", "lstd")
     )
-    members: int = setting(5, "n: critics in the ensemble")
+    members: int = setting(6, "n: critics in the ensemble (the paper: 5)")
     replay: int = setting(1_000_000, "capacity of the replay ring in transitions")
     width: int = setting(256, "droq: units per hidden layer")
     depth: int = setting(2, "droq: hidden layers")
@@ -195,17 +195,23 @@ class CriticsConfig:
     steps_centre: int = setting(10_000, "droq: gradient steps after a new centre")
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
-    transitions: int = setting(30_000, "lstd: at most so many of the newest transitions are used")
-    episodes: int = setting(60, "lstd: the newest episodes used, at a new centre (old centres' data hurt)")
-    trace: float = setting(0.9, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
-    ridges: tuple[float, ...] = setting(
-        (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "lstd: ridge strengths λ, dealt out over the members in turn"
-    )
+    transitions: int = setting(20_000, "lstd: at most so many of the newest transitions are used")
+    episodes: int = setting(1000, "lstd: at most so many of the newest episodes are used")
+    trace: float = setting(0.0, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
+    ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
-        5, "lstd: independent draws of random features, at most one per critic; the members of a group differ in λ only"
+        3,
+        "lstd: independent draws of random features, at most one per critic; the members of a group differ in the ridge only",
     )
     feature_kind: str = setting(
-        "relu", "lstd: relu: one random layer; quadratic: all monomials up to degree two", choices=("relu", "quadratic")
+        "compatible",
+        "lstd: compatible: random features of the state plus those of the policy's own parameters; relu: random features of "
+        "state and action; quadratic: all monomials up to degree two",
+        choices=("compatible", "relu", "quadratic"),
+    )
+    value_ridge: float = setting(0.1, "lstd, compatible: ridge strength of the state's value")
+    action_clip: float = setting(
+        3.0, "lstd, compatible: departures from the centre's action are clipped at ± this many std"
     )
     feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
@@ -230,6 +236,7 @@ class CriticsConfig:
         _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
         _require(0 <= self.trace <= 1, "critics.trace must be in [0, 1]")
         _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
+        _require(self.value_ridge > 0 and self.action_clip > 0, "critics.value_ridge and action_clip must be positive")
         _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")
 
 

@@ -39,6 +39,10 @@ class PolicyClass(ABC):
         """π(s) for m states: (d,), (m, s) → (m, a)."""
 
     @abstractmethod
+    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """∂π_j/∂(w_j·s̃) for m states: how strongly each action answers its row of parameters, (m, a)."""
+
+    @abstractmethod
     def pullback(
         self,
         parameters: Array,
@@ -75,6 +79,10 @@ class LinearTanh(PolicyClass):
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
 
+    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        squashed = np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
+        return self.half * (1.0 - np.square(squashed))
+
     def pullback(
         self,
         parameters: Array,
@@ -82,9 +90,8 @@ class LinearTanh(PolicyClass):
         normaliser: Normaliser,
         cotangents: NDArray[np.floating],
     ) -> Array:
-        states = normaliser.apply(observations)
-        slope = self.half * (1.0 - np.square(np.tanh(states @ self.matrix(parameters).T)))
-        pulled = np.swapaxes(cotangents * slope, -1, -2) @ states
+        slopes, states = self.slopes(parameters, observations, normaliser), normaliser.apply(observations)
+        pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
         return pulled.reshape(*pulled.shape[:-2], self.size)
 
     def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
@@ -129,6 +136,10 @@ class Direct(PolicyClass):
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return np.clip(self._wanted(parameters, normaliser.apply(observations)), self.low, self.high)
 
+    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        wanted = self._wanted(parameters, normaliser.apply(observations))
+        return ((wanted > self.low) & (wanted < self.high)).astype(np.float64)
+
     def pullback(
         self,
         parameters: Array,
@@ -136,10 +147,8 @@ class Direct(PolicyClass):
         normaliser: Normaliser,
         cotangents: NDArray[np.floating],
     ) -> Array:
-        states = normaliser.apply(observations)
-        wanted = self._wanted(parameters, states)
-        inside = (wanted > self.low) & (wanted < self.high)
-        pulled = np.swapaxes(cotangents * inside, -1, -2) @ states
+        slopes, states = self.slopes(parameters, observations, normaliser), normaliser.apply(observations)
+        pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
         return pulled.reshape(*pulled.shape[:-2], self.size)
 
     def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:

@@ -88,6 +88,13 @@ TASK_EPISODES = {name: row.episodes for name, row in PAPER_TASKS.items()}
 """Episodes on the paper's x-axes."""
 
 
+PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
+"""Five DroQ pairs with the budget of the paper."""
+
+BACKTRACK = 2.0
+"""The `cpu` preset's ABS backs out of a centre that is two standard errors worse than the last (the paper never does)."""
+
+
 def task_config(name: str, search: str = "", preset: str = "cpu") -> TaskConfig:
     """Settings of a task by short name (`hopper`, `hopper-v5`), Gymnasium id, or `module:factory`.
 
@@ -155,12 +162,12 @@ def _shared(row: _PaperTask, lengthscales: tuple[float, float]) -> dict[str, Any
 
 def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     config = AbsConfig(**_shared(row, row.abs_lengthscales), step=row.abs_step)
-    return replace(config, critics=CriticsConfig(kind="droq")) if preset == "paper" else config
+    return replace(config, critics=PAPER_CRITICS) if preset == "paper" else replace(config, backtrack=BACKTRACK)
 
 
 def _ddpgn(row: _PaperTask, preset: str) -> DdpgnConfig:
     config = DdpgnConfig(**_shared(row, row.abs_lengthscales))
-    return replace(config, critics=CriticsConfig(kind="droq")) if preset == "paper" else config
+    return replace(config, critics=PAPER_CRITICS) if preset == "paper" else config
 
 
 def _mpd(row: _PaperTask, preset: str) -> MpdConfig:

@@ -91,6 +91,15 @@ class InputScale:
         low, high = np.array(spec.action_low), np.array(spec.action_high)
         return cls(mean, np.where(std < STILL, 1.0, std), (high + low) / 2, (high - low) / 2, float(clip))
 
+    @property
+    def action_unit(self) -> Array:
+        """(a,): the change of action that changes its input by one."""
+        return self.action_half
+
+    def __call__(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[np.float64]:
+        """`inputs` in float64; a feature map casts to its own precision."""
+        return self.inputs(states, actions, np.float64)
+
     def inputs(self, states: NDArray[np.floating], actions: NDArray[np.floating], dtype: type) -> NDArray[Any]:
         """Return (m, s + a) network inputs for (m, s) states and (m, a) actions."""
         if states.ndim != 2 or actions.ndim != 2 or states.shape[0] != actions.shape[0]:

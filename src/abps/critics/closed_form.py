@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from abps.config import CriticsConfig
 from abps.critics.base import Array, Centre, Critics, FitReport, InputScale
-from abps.critics.features import Features, ReluFeatures, draw_features
+from abps.critics.compatible import CompatibleFeatures, CompatibleInputs
+from abps.critics.features import Features, QuadraticFeatures, ReluFeatures, draw_relu
 from abps.data.replay import Replay, Transitions
 from abps.errors import NumericsError, ShapeError
 from abps.policies import PolicyClass
@@ -34,6 +35,7 @@ CHUNK = 2048
 """Rows per matrix product while accumulating: features of a chunk stay near the processor's cache."""
 PREDICTION_CHUNK = 256
 """Rows per product in predictions, where no large output is written."""
+COMPATIBLE = "compatible"
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
 
@@ -93,7 +95,7 @@ class _Group:
         size = self.features.size
         self.system = np.zeros((size, size))
         self.target = np.zeros(size)
-        self.trace = 0.0
+        self.squares = np.zeros(size)
         self.weights = np.zeros((size, len(self.ridges)))
 
     def add(self, data: "_Prepared") -> None:
@@ -106,7 +108,7 @@ class _Group:
             difference = self.features(data.next_inputs[part])
             difference *= -data.discounts[part, None].astype(dtype)
             difference += now
-            self.trace += float(np.vdot(now, now))
+            self.squares += np.einsum("nf,nf->f", now, now)
             traces = now
             if data.decay > 0:
                 traces, carried = _eligibility(now, data.last[part], data.decay, carried)
@@ -118,7 +120,7 @@ class _Group:
         failed = []
         for place, ridge in enumerate(self.ridges):
             try:
-                # A unit matrix times the mean squared feature makes λ independent of the features' scale and of n.
+                # Relative to the features' mean square, a ridge strength is independent of their scale and of n.
                 weights = np.linalg.solve(self._regularised(ridge), self.target)
             except np.linalg.LinAlgError:
                 weights = np.full_like(self.target, np.nan)
@@ -129,8 +131,12 @@ class _Group:
         return failed
 
     def _regularised(self, ridge: float) -> Array:
+        """The system with λ times the mean squared feature of each block on its diagonal."""
+        penalty = np.empty_like(self.squares)
+        for place, own in self.features.blocks:
+            penalty[place] = (ridge if own is None else own) * self.squares[place].mean()
         matrix = self.system.copy()
-        matrix.flat[:: matrix.shape[0] + 1] += ridge * self.trace / matrix.shape[0]
+        matrix.flat[:: matrix.shape[0] + 1] += penalty
         return matrix
 
 
@@ -140,9 +146,8 @@ class ClosedFormCritics(Critics):
     def __init__(self, config: CriticsConfig, spec: TaskSpec, policy_class: PolicyClass, seed: int) -> None:
         self.config, self.spec, self.members = config, spec, config.members
         self._policy_class, self._seed = policy_class, seed
-        self._inputs = spec.observation_dim + spec.action_dim
         self._centre: Centre | None = None
-        self._scale: InputScale | None = None
+        self._encoder: InputScale | CompatibleInputs | None = None
         self._reward_scale, self._seen = 1.0, 0
         groups = min(config.groups, config.members)
         owner = [member * groups // config.members for member in range(config.members)]
@@ -159,7 +164,7 @@ class ClosedFormCritics(Critics):
             self._redraw(next(g for g, places in enumerate(self._places) if worst in places))
         data = self._recent(replay)
         self._centre, self._reward_scale = centre, float(reward_scale)
-        self._scale = InputScale.measure(self.spec, data.states, self.config.clip)
+        self._encoder = self._measured(centre, data)
         for group in self._groups:
             group.clear()
         return self._fit(data, replay)
@@ -169,7 +174,7 @@ class ClosedFormCritics(Critics):
 
     def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         values = np.empty((self.members, states.shape[0]))
-        inputs = self._scaled(states, actions)
+        inputs = self._ready()(states, actions)
         for group, places in zip(self._groups, self._places, strict=True):
             weights = group.weights.astype(group.features.dtype)
             for start in range(0, states.shape[0], PREDICTION_CHUNK):
@@ -179,12 +184,12 @@ class ClosedFormCritics(Critics):
 
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         slopes = np.empty((self.members, *actions.shape))
-        inputs = self._scaled(states, actions)
+        inputs = self._ready()(states, actions)
         for group, places in zip(self._groups, self._places, strict=True):
             for start in range(0, states.shape[0], PREDICTION_CHUNK):
                 part = slice(start, start + PREDICTION_CHUNK)
                 slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
-        return slopes / self._ready().action_half
+        return slopes / self._ready().action_unit
 
     def state(self) -> dict[str, Any]:
         groups = {
@@ -193,33 +198,33 @@ class ClosedFormCritics(Critics):
                 "features": group.features.state(),
                 "system": group.system.copy(),
                 "target": group.target.copy(),
-                "trace": group.trace,
+                "squares": group.squares.copy(),
                 "weights": group.weights.copy(),
             }
             for g, group in enumerate(self._groups)
         }
         state: dict[str, Any] = {"reward_scale": self._reward_scale, "seen": self._seen, "groups": groups}
-        if self._centre is not None and self._scale is not None:
-            state |= {"centre": self._centre.state(), "scale": self._scale.state()}
+        if self._centre is not None and self._encoder is not None:
+            state |= {"centre": self._centre.state(), "inputs": self._encoder.state()}
         return state
 
     def load(self, state: dict[str, Any]) -> None:
         self._reward_scale, self._seen = float(state["reward_scale"]), int(state["seen"])
         if "centre" in state:
             self._centre = Centre.from_state(self._policy_class, state["centre"])
-            self._scale = InputScale.from_state(self.spec, state["scale"], self.config.clip)
+            self._encoder = self._encoder_from(self._centre, state["inputs"])
         for g, group in enumerate(self._groups):
             saved = state["groups"][str(g)]
             group.draws = int(saved["draws"])
-            if self.config.feature_kind == "relu":
-                group.features = ReluFeatures(np.array(saved["features"]["matrix"]), self.config.layer_norm)
+            if "matrix" in saved["features"]:
+                group.features = self._features(ReluFeatures(saved["features"]["matrix"], self.config.layer_norm))
             if np.shape(saved["system"]) != group.system.shape:
                 raise ShapeError(
                     f"saved critics have {np.shape(saved['system'])[0]} features, these {group.system.shape[0]}; "
                     "load them with the settings they were saved with"
                 )
             group.system, group.target = np.array(saved["system"]), np.array(saved["target"])
-            group.trace, group.weights = float(saved["trace"]), np.array(saved["weights"])
+            group.squares, group.weights = np.array(saved["squares"]), np.array(saved["weights"])
 
     def _fit(self, data: Transitions, replay: Replay) -> FitReport:
         prepared, diverged = self._prepared(data), []
@@ -243,24 +248,42 @@ class ClosedFormCritics(Critics):
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
         discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
-        next_inputs = self._scaled(data.next_states, centre.actions(data.next_states))
-        inputs, decay = self._scaled(data.states, data.actions), self.spec.gamma * self.config.trace
+        encode, decay = self._ready(), self.spec.gamma * self.config.trace
+        inputs = encode(data.states, data.actions)
+        next_inputs = encode(data.next_states, centre.actions(data.next_states))
         return _Prepared(inputs, next_inputs, rewards, discounts, data.last, decay)
 
-    def _scaled(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[Any]:
-        return self._ready().inputs(states, actions, self._groups[0].features.dtype)
-
-    def _ready(self) -> InputScale:
-        if self._scale is None:
+    def _ready(self) -> InputScale | CompatibleInputs:
+        if self._encoder is None:
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
-        return self._scale
+        return self._encoder
+
+    # ---- the two ways of looking at (s, a): both together, or the state and the departure from the centre's action
+
+    def _measured(self, centre: Centre, data: Transitions) -> InputScale | CompatibleInputs:
+        config = self.config
+        if config.feature_kind == COMPATIBLE:
+            return CompatibleInputs.measure(self.spec, centre, data, config.clip, config.action_clip)
+        return InputScale.measure(self.spec, data.states, config.clip)
+
+    def _encoder_from(self, centre: Centre, state: dict[str, Any]) -> InputScale | CompatibleInputs:
+        config = self.config
+        if config.feature_kind == COMPATIBLE:
+            return CompatibleInputs.from_state(self.spec, centre, state, config.clip, config.action_clip)
+        return InputScale.from_state(self.spec, state, config.clip)
 
     def _draw(self, g: int, draws: int) -> Features:
-        config = self.config
+        config, spec = self.config, self.spec
+        if config.feature_kind == "quadratic":
+            return QuadraticFeatures(spec.observation_dim + spec.action_dim)
+        inputs = spec.observation_dim + (0 if config.feature_kind == COMPATIBLE else spec.action_dim)
         rng = generator(self._seed, "critics", "features", g, draws)
-        return draw_features(
-            config.feature_kind, self._inputs, config.features, config.feature_bias, config.layer_norm, rng
-        )
+        return self._features(draw_relu(inputs, config.features, config.feature_bias, config.layer_norm, rng))
+
+    def _features(self, relu: ReluFeatures) -> Features:
+        if self.config.feature_kind != COMPATIBLE:
+            return relu
+        return CompatibleFeatures(relu, self.spec.observation_dim, self.spec.action_dim, self.config.value_ridge)
 
     def _redraw(self, g: int) -> None:
         group = self._groups[g]

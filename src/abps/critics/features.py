@@ -4,15 +4,23 @@ Shapes: m rows, i = s + a inputs, F features, g members that share the features.
 w (F, g) on top of it are learned, so that Q = φ(x)·w is linear in what is fitted.
 """
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Features", "QuadraticFeatures", "ReluFeatures", "draw_features"]
+__all__ = ["Block", "Features", "QuadraticFeatures", "ReluFeatures", "draw_relu"]
 
 NORM_FLOOR = 1e-6
 """Added to the variance in the layer norm."""
+
+
+class Block(NamedTuple):
+    """Features that are penalised together, relative to their mean square."""
+
+    place: slice
+    ridge: float | None
+    """Its own ridge strength; None: that of the ensemble's member."""
 
 
 class Features(Protocol):
@@ -22,6 +30,8 @@ class Features(Protocol):
     """The precision in which features are computed."""
     size: int
     """F"""
+    blocks: tuple[Block, ...]
+    """All features, in blocks."""
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """(m, i) → (m, F)."""
@@ -46,6 +56,7 @@ class ReluFeatures:
         """(i + 1, F); the last row is the bias."""
         self.layer_norm = layer_norm
         self.size = self.matrix.shape[1]
+        self.blocks = (Block(slice(0, self.size), None),)
         self._zeros = np.zeros(self.size, dtype=np.float32)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
@@ -83,6 +94,7 @@ class QuadraticFeatures:
         self.rows, self.columns = np.triu_indices(inputs)
         self.inputs = inputs
         self.size = 1 + inputs + self.rows.size
+        self.blocks = (Block(slice(0, self.size), None),)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float64]:
         ones = np.ones((inputs.shape[0], 1))
@@ -100,12 +112,8 @@ class QuadraticFeatures:
         return {}
 
 
-def draw_features(
-    kind: str, inputs: int, size: int, bias: float, layer_norm: bool, rng: np.random.Generator
-) -> Features:
-    """Return a feature map of the named kind; rows of W have unit expected length, biases have std `bias`."""
-    if kind == "quadratic":
-        return QuadraticFeatures(inputs)
+def draw_relu(inputs: int, size: int, bias: float, layer_norm: bool, rng: np.random.Generator) -> ReluFeatures:
+    """Return a random layer; rows of W have unit expected length, biases have std `bias`."""
     matrix = rng.standard_normal((inputs + 1, size))
     matrix[:-1] /= np.sqrt(inputs)
     matrix[-1] *= bias

@@ -32,7 +32,7 @@ class Abs(AdvantageSearch[AbsConfig]):
         return self._maximise(DescentProbability(self.posterior), rng)
 
     def _move(self) -> Move:
-        step = self.config.step * self.posterior.direction  # Algorithm 2, last line
+        step = self.config.step * self.settled_posterior().direction  # Algorithm 2, last line
         if not np.all(np.isfinite(step)):
             return Move(self.centre, {"step_capped": None})
         taken = capped(step, self.config.gp.lengthscale_high) if self.config.step_cap else step

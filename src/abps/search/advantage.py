@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import AbsConfig, BudgetConfig
+from abps.config import AbsConfig, BudgetConfig, replace
 from abps.critics import Centre, make_critics
 from abps.critics.scores import aggregate, r2, scores, worst_member
 from abps.data.replay import Replay
@@ -20,7 +20,7 @@ from abps.data.visits import Visits
 from abps.data.window import Point
 from abps.gp.fit import fit
 from abps.gp.mean import advantage_features, advantage_gradients, validation_advantages
-from abps.gp.posterior import Features
+from abps.gp.posterior import Features, GradientPosterior, condition
 from abps.search.base import Answer, Metrics
 from abps.search.local import LocalSearch, Prior
 from abps.seeding import generator
@@ -115,6 +115,27 @@ class AdvantageSearch(LocalSearch[AbsT]):
     def _used_weights(self) -> Array:
         """The weights (k,) in use: chosen, or the posterior mean of those integrated out."""
         return self.posterior.weights.mean if self.config.aggregation == EVIDENCE else self.weights
+
+    def settled_posterior(self) -> GradientPosterior:
+        """The posterior with the critics' weights fixed at those in use; μ is the same, Σ only smaller.
+
+        With weights integrated out, Σ is largest along the critics' own gradients, and Σ⁻¹μ would turn the step away from exactly the
+        directions that the critics point out (measured in benchmarks/critics).
+        """
+        posterior, weights = self.posterior, self._used_weights()
+        if self.config.aggregation != EVIDENCE or posterior.features is None:
+            return posterior
+        value = self.centre_value
+        return condition(
+            posterior.points,
+            self.returns,
+            self.centre,
+            replace(posterior.hyper, feature_scale=0.0),
+            mean_at_points=np.full(len(posterior.points), value),
+            mean_at_theta=value,
+            counts=self.counts,
+            features=Features(posterior.features.values, posterior.features.gradient, weights),
+        )
 
     def mean_gradient(self) -> Array:
         """∇m̂(θ) (d,) with the weights in use: the deterministic policy gradient of the aggregated critic (Eq. 9)."""
