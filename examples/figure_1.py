@@ -31,7 +31,14 @@ CONFIG = AbsConfig(
     design_std=0.02,
     gp=GpConfig(lengthscale_low=0.01, lengthscale_high=0.05),
     critics=CriticsConfig(
-        members=3, groups=3, features=48, ridges=(1e-2, 1e-1, 1.0), replay=20_000, trace=0.0, feature_bias=1.0
+        members=3,
+        groups=3,
+        features=48,
+        feature_kind="relu",
+        feature_bias=1.0,
+        ridges=(1e-2, 1e-1, 1.0),
+        trace=0.0,
+        replay=20_000,
     ),
 )
 TITLES = ("t = 0: observed θ", "t = 1: observed θ, z₁", "t = 2: observed θ, z₁, z₂")

@@ -160,6 +160,21 @@ def test_evidence_trusts_good_critics_and_no_others(lab, long_task):
     assert good._fitted.evidence > good._constant_evidence() + 1.0
 
 
+def test_the_step_under_evidence_takes_the_weights_as_known(lab, long_task):
+    """Fixing β at its posterior mean changes no mean and only removes uncertainty, along the critics' gradients."""
+    search = with_critics(lab, long_task, 5, aggregation="evidence", errors=(0.3, 0.0, -0.6))
+    settled, free = search.settled_posterior(), search.posterior
+    assert np.allclose(settled.mu, free.mu, rtol=1e-6)
+    gap = free.dense() - settled.dense()
+    assert np.linalg.eigvalsh(gap).min() > -1e-9 * np.abs(free.dense()).max()
+    assert np.linalg.eigvalsh(gap).max() > 0.0
+    expected = search.config.step * np.linalg.solve(settled.dense(), settled.mu)
+    step = search._move().centre - search.centre
+    assert np.allclose(step / np.linalg.norm(step), expected / np.linalg.norm(expected), rtol=1e-6)
+    softmax = with_critics(lab, long_task, 5)
+    assert softmax.settled_posterior() is softmax.posterior
+
+
 def test_prior_of_the_evidence_weights(lab, long_task):
     """With σ_β → 0 and prior weights adding up to one, `evidence` is the plain average."""
     gp = GpConfig(starts=3, polished=1, iterations=15, feature_scale_low=1e-9, feature_scale_high=1e-9)
