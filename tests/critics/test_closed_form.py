@@ -16,7 +16,7 @@ from abps.gp.mean import advantage_gradients, validation_advantages
 from abps.trajectory import Trajectory
 
 QUADRATIC = CriticsConfig(feature_kind="quadratic", members=2, groups=1, ridges=(1e-14, 1e-13), clip=0.0)
-SMALL = CriticsConfig(members=3, groups=2, features=24, ridges=(1e-3, 1e-2, 1e-1))
+SMALL = CriticsConfig(feature_kind="relu", members=3, groups=2, features=24, ridges=(1e-3, 1e-2, 1e-1))
 
 
 def trained(problem, config: CriticsConfig, seed: int = 0, spec=None) -> ClosedFormCritics:
@@ -81,7 +81,12 @@ def test_the_oracle_notices_what_is_broken(quiet, broken):
 def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     """The stated budget: 2952 transitions, 512 features, below a second; exact values score 0.977 here."""
     ridges = (1e-6, 1e-5, 1e-4, 1e-3)
-    critics = trained(noisy, CriticsConfig(members=4, groups=1, features=512, ridges=ridges, layer_norm=layer_norm))
+    critics = trained(
+        noisy,
+        CriticsConfig(
+            feature_kind="relu", members=4, groups=1, features=512, ridges=ridges, layer_norm=layer_norm, trace=0.9
+        ),
+    )
     best = int(np.argmax(validation(noisy, critics)))
     assert validation(noisy, critics)[best] >= 0.9
     assert cosines(noisy, critics)[best] >= 0.9
@@ -91,6 +96,7 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
 def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay):
     """LSTD(λ) written once more, in float64, transition by transition, for one member."""
     config = CriticsConfig(
+        feature_kind="relu",
         members=1,
         groups=1,
         features=24,
@@ -198,7 +204,7 @@ def test_state_loads_bit_for_bit_and_goes_on_alike(noisy):
         noisy.centre, replay, 3.0, worst=1
     )
     assert_same(critics.state(), again.state())
-    other = make_critics(CriticsConfig(features=25), noisy.spec, noisy.centre.policy_class, 0)
+    other = make_critics(CriticsConfig(feature_kind="relu", features=25), noisy.spec, noisy.centre.policy_class, 0)
     with pytest.raises(ShapeError, match="settings they were saved with"):
         other.load(critics.state() | {"groups": {str(g): critics.state()["groups"]["0"] for g in range(5)}})
 
@@ -217,7 +223,7 @@ def assert_same(one, other) -> None:
 
 
 def test_the_worst_member_gets_new_features_and_the_others_keep_theirs(noisy):
-    critics = trained(noisy, CriticsConfig(members=3, groups=3, features=24))
+    critics = trained(noisy, CriticsConfig(feature_kind="relu", members=3, groups=3, features=24))
     before = [critics.state()["groups"][str(g)]["features"]["matrix"] for g in range(3)]
     critics.start_centre(noisy.centre, noisy.replay, noisy.scale, worst=1)
     after = [critics.state()["groups"][str(g)]["features"]["matrix"] for g in range(3)]
@@ -229,7 +235,7 @@ def test_the_worst_member_gets_new_features_and_the_others_keep_theirs(noisy):
 
 
 def test_members_are_dealt_over_groups_and_ridges(noisy):
-    critics = trained(noisy, CriticsConfig(members=4, groups=2, features=16, ridges=(1e-3, 1e-1)))
+    critics = trained(noisy, CriticsConfig(feature_kind="relu", members=4, groups=2, features=16, ridges=(1e-3, 1e-1)))
     assert [group["weights"].shape[1] for group in critics.state()["groups"].values()] == [2, 2]
     norms = np.concatenate([np.linalg.norm(g["weights"], axis=0) for g in critics.state()["groups"].values()])
     assert norms[0] > norms[1]
@@ -267,3 +273,40 @@ def test_use_before_learning_and_wrong_shapes_are_refused(noisy):
         critics.q(np.zeros((1, 4)), np.zeros((1, 2)))
     with pytest.raises(ShapeError, match="states and"):
         critics.q(np.zeros((2, 3)), np.zeros((1, 2)))
+
+
+COMPATIBLE = CriticsConfig(members=4, groups=2, features=128, ridges=(1e-4, 1e-3), value_ridge=1e-5)
+
+
+def test_compatible_features_learn_values_and_gradients(noisy):
+    """The stated budget: 2952 transitions, 128 features of the state and 6 of the policy, below a second."""
+    critics = trained(noisy, COMPATIBLE)
+    assert validation(noisy, critics).max() >= 0.85  # An advantage linear in the action leaves the curvature out.
+    assert cosines(noisy, critics).min() >= 0.95
+
+
+def test_compatible_advantages_vanish_at_the_centre_and_follow_the_policy_gradient(noisy):
+    critics = trained(noisy, COMPATIBLE)
+    rng = np.random.default_rng(1)
+    states = rng.standard_normal((50, 3))
+    actions = noisy.centre.actions(states)
+    at_centre, slopes = critics.q(states, actions), critics.action_gradients(states, actions)
+    moved = actions + 1e-2 * rng.standard_normal(actions.shape)
+    expected = np.einsum("kma,ma->km", slopes, moved - actions)
+    np.testing.assert_allclose(critics.q(states, moved) - at_centre, expected, atol=1e-5)
+    assert np.abs(expected).max() > 1e-3
+    other = Centre(noisy.centre.policy_class, noisy.points[9], noisy.centre.normaliser)
+    elsewhere = make_critics(COMPATIBLE, noisy.spec, noisy.centre.policy_class, 0)
+    elsewhere.start_centre(other, noisy.replay, noisy.scale)
+    assert np.abs(cosines(noisy, elsewhere) - cosines(noisy, critics)).max() > 1e-6  # Another centre, other values.
+
+
+def test_compatible_critics_save_and_load_bit_for_bit(noisy):
+    critics = trained(noisy, COMPATIBLE)
+    copied = make_critics(COMPATIBLE, noisy.spec, noisy.centre.policy_class, 0)
+    copied.load(copy.deepcopy(critics.state()))
+    states, actions = np.random.default_rng(2).standard_normal((2, 30, 3))[0], np.zeros((30, 2))
+    assert np.array_equal(critics.q(states, actions), copied.q(states, actions))
+    for item in (critics, copied):
+        item.update(noisy.replay)
+    assert np.array_equal(critics.q(states, actions), copied.q(states, actions))
