@@ -251,7 +251,7 @@ class AbsConfig(LocalSearchConfig):
     step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
     aggregation: str = setting(
         "softmax",
-        "how critics become one mean function (Eq. 9; evidence: weights integrated out)",
+        "how critics become one mean function (Eq. 12; evidence: weights integrated out)",
         choices=AGGREGATIONS,
     )
     evidence_prior: float = setting(

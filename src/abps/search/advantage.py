@@ -41,6 +41,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
     def __init__(self, spec: TaskSpec, config: AbsT, *, seed: int = 0, budget: BudgetConfig | None = None) -> None:
         super().__init__(spec, config, seed=seed, budget=budget)
         self.replay = Replay(config.critics.replay, spec.observation_dim, spec.action_dim)
+        self.replay_capacity = self.replay.capacity
         self.critics = make_critics(config.critics, spec, self.policies, seed)
         self.scores: Array = np.zeros(config.critics.members)
         """R̃² of every critic (k,)."""
@@ -48,10 +49,6 @@ class AdvantageSearch(LocalSearch[AbsT]):
         """w (k,), Eq. (12); not used by aggregation `evidence`."""
         self._reset: int | None = None
         self._diverged = 0
-
-    @property
-    def replay_capacity(self) -> int:
-        return self.replay.capacity
 
     # ---- learning the critics (Algorithm 1) -------------------------------------------------------------------------
 
