@@ -81,9 +81,9 @@ def test_stopped_run_goes_on_when_the_cause_is_mended(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("env", "reason"), [("Hangs", "hung: no result"), ("Dies", "process died (exit code 3)")])
 def test_worker_that_hangs_or_dies_is_replaced(env, reason, tmp_path):
-    path = make_run(tmp_path / "run", env, episodes=8, timeout=1.5, retries=0, evaluate_every=0)
+    path = make_run(tmp_path / "run", env, episodes=4, timeout=3.0, retries=0, evaluate_every=0)
     result = train(path, read_settings(path))
-    assert result.episodes == 8
+    assert result.episodes == 4
     lines = lines_of(path)
     assert [line["seed"] % 2 == 0 for line in lines] == [line["failed"] is not None for line in lines]
     failed = [line["failed"] for line in lines if line["failed"]]

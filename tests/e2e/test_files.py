@@ -115,6 +115,16 @@ def test_nothing_in_a_file_is_executed(tmp_path, monkeypatch):
     assert not (tmp_path / "exploded").exists()
 
 
+@pytest.mark.parametrize("size", [10**12, 10**17, 10**30])
+def test_settings_that_ask_for_enormous_arrays_are_refused(size, tmp_path):
+    path = killing.make_run(tmp_path / "run", "abs")
+    text = (path / "config.yaml").read_text()
+    assert "replay: 50\n" in text
+    (path / "config.yaml").write_text(text.replace("replay: 50\n", f"replay: {size}\n"))
+    with pytest.raises(RunError, match="cannot be had"), open_run(path, fuzzing.SPEC, None):
+        pass
+
+
 def test_yaml_bomb_is_refused_at_once(tmp_path):
     path = killing.make_run(tmp_path / "run", "ars")
     layers = "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 12))

@@ -188,9 +188,12 @@ class Run:
     def _begin_anew(self) -> None:
         """A search that was told nothing, and the counts that go with it."""
         settings = self.settings
-        self.search: Search[Any] = make_search(
-            settings.search, self.spec, settings.search_config, seed=settings.seed, budget=settings.budget
-        )
+        try:
+            self.search: Search[Any] = make_search(
+                settings.search, self.spec, settings.search_config, seed=settings.seed, budget=settings.budget
+            )
+        except (MemoryError, ValueError, OverflowError) as error:
+            raise RunError(f"the settings ask for arrays that cannot be had here: {error}") from error
         self.metrics = MetricsFile(self.path)
         self.scoreboard = Scoreboard(self.spec, settings.run.evaluate_probes)
         self._told = 0
