@@ -195,8 +195,7 @@ class CriticsConfig:
     steps_centre: int = setting(10_000, "droq: gradient steps after a new centre")
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
-    transitions: int = setting(20_000, "lstd: at most so many of the newest transitions are used")
-    episodes: int = setting(1000, "lstd: at most so many of the newest episodes are used")
+    transitions: int = setting(30_000, "lstd: at most so many of the newest transitions are used")
     trace: float = setting(0.0, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
     ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
@@ -204,15 +203,13 @@ class CriticsConfig:
         "lstd: independent draws of random features, at most one per critic; the members of a group differ in the ridge only",
     )
     feature_kind: str = setting(
-        "compatible",
-        "lstd: compatible: random features of the state plus those of the policy's own parameters; relu: random features of "
-        "state and action; quadratic: all monomials up to degree two",
-        choices=("compatible", "relu", "quadratic"),
+        "split",
+        "lstd: split: a value of the state plus an advantage linear in the departure from the centre's action; relu: "
+        "random features of state and action together; quadratic: all monomials up to degree two",
+        choices=("split", "relu", "quadratic"),
     )
-    value_ridge: float = setting(0.1, "lstd, compatible: ridge strength of the state's value")
-    action_clip: float = setting(
-        3.0, "lstd, compatible: departures from the centre's action are clipped at ± this many std"
-    )
+    value_ridge: float = setting(0.3, "lstd, split: ridge strength of the state's value")
+    action_clip: float = setting(3.0, "lstd, split: departures from the centre's action are clipped at ± this many std")
     feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
     clip: float = setting(5.0, "standardised observations are clipped at ± this; 0: never")
@@ -229,7 +226,6 @@ class CriticsConfig:
             "features",
             "transitions",
             "groups",
-            "episodes",
         ):
             _require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
         _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")

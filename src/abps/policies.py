@@ -39,10 +39,6 @@ class PolicyClass(ABC):
         """π(s) for m states: (d,), (m, s) → (m, a)."""
 
     @abstractmethod
-    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
-        """∂π_j/∂(w_j·s̃) for m states: how strongly each action answers its row of parameters, (m, a)."""
-
-    @abstractmethod
     def pullback(
         self,
         parameters: Array,
@@ -79,7 +75,8 @@ class LinearTanh(PolicyClass):
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
 
-    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+    def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """∂π_j/∂(w_j·s̃) (m, a)."""
         squashed = np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
         return self.half * (1.0 - np.square(squashed))
 
@@ -90,7 +87,7 @@ class LinearTanh(PolicyClass):
         normaliser: Normaliser,
         cotangents: NDArray[np.floating],
     ) -> Array:
-        slopes, states = self.slopes(parameters, observations, normaliser), normaliser.apply(observations)
+        slopes, states = self._slopes(parameters, observations, normaliser), normaliser.apply(observations)
         pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
         return pulled.reshape(*pulled.shape[:-2], self.size)
 
@@ -136,7 +133,8 @@ class Direct(PolicyClass):
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return np.clip(self._wanted(parameters, normaliser.apply(observations)), self.low, self.high)
 
-    def slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+    def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """∂π_j/∂(w_j·s̃) (m, a)."""
         wanted = self._wanted(parameters, normaliser.apply(observations))
         return ((wanted > self.low) & (wanted < self.high)).astype(np.float64)
 
@@ -147,7 +145,7 @@ class Direct(PolicyClass):
         normaliser: Normaliser,
         cotangents: NDArray[np.floating],
     ) -> Array:
-        slopes, states = self.slopes(parameters, observations, normaliser), normaliser.apply(observations)
+        slopes, states = self._slopes(parameters, observations, normaliser), normaliser.apply(observations)
         pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
         return pulled.reshape(*pulled.shape[:-2], self.size)
 

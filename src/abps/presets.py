@@ -95,6 +95,10 @@ BACKTRACK = 2.0
 """The `cpu` preset's ABS backs out of a centre that is two standard errors worse than the last (the paper never does)."""
 
 
+NOISE_FACTOR = 10.0
+"""The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
+
+
 def task_config(name: str, search: str = "", preset: str = "cpu") -> TaskConfig:
     """Settings of a task by short name (`hopper`, `hopper-v5`), Gymnasium id, or `module:factory`.
 
@@ -162,7 +166,9 @@ def _shared(row: _PaperTask, lengthscales: tuple[float, float]) -> dict[str, Any
 
 def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     config = AbsConfig(**_shared(row, row.abs_lengthscales), step=row.abs_step)
-    return replace(config, critics=PAPER_CRITICS) if preset == "paper" else replace(config, backtrack=BACKTRACK)
+    if preset == "paper":
+        return replace(config, critics=PAPER_CRITICS)
+    return replace(config, backtrack=BACKTRACK, gp=replace(config.gp, noise_factor=NOISE_FACTOR))
 
 
 def _ddpgn(row: _PaperTask, preset: str) -> DdpgnConfig:

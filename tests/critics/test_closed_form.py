@@ -275,18 +275,18 @@ def test_use_before_learning_and_wrong_shapes_are_refused(noisy):
         critics.q(np.zeros((2, 3)), np.zeros((1, 2)))
 
 
-COMPATIBLE = CriticsConfig(members=4, groups=2, features=128, ridges=(1e-4, 1e-3), value_ridge=1e-5)
+SPLIT = CriticsConfig(members=4, groups=2, features=128, ridges=(1e-4, 1e-3), value_ridge=1e-5)
 
 
-def test_compatible_features_learn_values_and_gradients(noisy):
-    """The stated budget: 2952 transitions, 128 features of the state and 6 of the policy, below a second."""
-    critics = trained(noisy, COMPATIBLE)
+def test_split_critics_learn_values_and_gradients(noisy):
+    """The stated budget: 2952 transitions, 128 features of the state and 8 of the departure, below a second."""
+    critics = trained(noisy, SPLIT)
     assert validation(noisy, critics).max() >= 0.85  # An advantage linear in the action leaves the curvature out.
     assert cosines(noisy, critics).min() >= 0.95
 
 
-def test_compatible_advantages_vanish_at_the_centre_and_follow_the_policy_gradient(noisy):
-    critics = trained(noisy, COMPATIBLE)
+def test_split_advantages_vanish_at_the_centre_and_follow_the_policy_gradient(noisy):
+    critics = trained(noisy, SPLIT)
     rng = np.random.default_rng(1)
     states = rng.standard_normal((50, 3))
     actions = noisy.centre.actions(states)
@@ -296,14 +296,14 @@ def test_compatible_advantages_vanish_at_the_centre_and_follow_the_policy_gradie
     np.testing.assert_allclose(critics.q(states, moved) - at_centre, expected, atol=1e-5)
     assert np.abs(expected).max() > 1e-3
     other = Centre(noisy.centre.policy_class, noisy.points[9], noisy.centre.normaliser)
-    elsewhere = make_critics(COMPATIBLE, noisy.spec, noisy.centre.policy_class, 0)
+    elsewhere = make_critics(SPLIT, noisy.spec, noisy.centre.policy_class, 0)
     elsewhere.start_centre(other, noisy.replay, noisy.scale)
     assert np.abs(cosines(noisy, elsewhere) - cosines(noisy, critics)).max() > 1e-6  # Another centre, other values.
 
 
-def test_compatible_critics_save_and_load_bit_for_bit(noisy):
-    critics = trained(noisy, COMPATIBLE)
-    copied = make_critics(COMPATIBLE, noisy.spec, noisy.centre.policy_class, 0)
+def test_split_critics_save_and_load_bit_for_bit(noisy):
+    critics = trained(noisy, SPLIT)
+    copied = make_critics(SPLIT, noisy.spec, noisy.centre.policy_class, 0)
     copied.load(copy.deepcopy(critics.state()))
     states, actions = np.random.default_rng(2).standard_normal((2, 30, 3))[0], np.zeros((30, 2))
     assert np.array_equal(critics.q(states, actions), copied.q(states, actions))

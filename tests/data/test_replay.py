@@ -117,12 +117,3 @@ def test_newest_is_a_view_and_wrong_sizes_are_refused():
         Replay(11, 2, 1).load(replay.state())
     with pytest.raises(ConfigError, match="capacity"):
         Replay(0, 2, 1)
-
-
-@pytest.mark.parametrize(("episodes", "limit", "expected"), [(2, 100, 7), (5, 100, 12), (2, 5, 5), (1, 100, 4)])
-def test_the_newest_episodes_are_whole_unless_there_are_too_many_transitions(episodes, limit, expected):
-    replay = Replay(100, 2, 1)
-    for number, steps in enumerate((5, 3, 4)):
-        replay.append(episode(steps, 10 * number))
-    newest = replay.newest_episodes(episodes, limit)
-    assert rows(newest) == rows(replay.newest(expected))

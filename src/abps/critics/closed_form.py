@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from abps.config import CriticsConfig
 from abps.critics.base import Array, Centre, Critics, FitReport, InputScale
-from abps.critics.compatible import CompatibleFeatures, CompatibleInputs
 from abps.critics.features import Features, QuadraticFeatures, ReluFeatures, draw_relu
+from abps.critics.split import SplitFeatures, SplitInputs
 from abps.data.replay import Replay, Transitions
 from abps.errors import NumericsError, ShapeError
 from abps.policies import PolicyClass
@@ -35,7 +35,7 @@ CHUNK = 2048
 """Rows per matrix product while accumulating: features of a chunk stay near the processor's cache."""
 PREDICTION_CHUNK = 256
 """Rows per product in predictions, where no large output is written."""
-COMPATIBLE = "compatible"
+SPLIT = "split"
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
 
@@ -147,7 +147,7 @@ class ClosedFormCritics(Critics):
         self.config, self.spec, self.members = config, spec, config.members
         self._policy_class, self._seed = policy_class, seed
         self._centre: Centre | None = None
-        self._encoder: InputScale | CompatibleInputs | None = None
+        self._encoder: InputScale | SplitInputs | None = None
         self._reward_scale, self._seen = 1.0, 0
         groups = min(config.groups, config.members)
         owner = [member * groups // config.members for member in range(config.members)]
@@ -240,7 +240,7 @@ class ClosedFormCritics(Critics):
         return FitReport(len(data.rewards), 0, tuple(diverged))
 
     def _recent(self, replay: Replay) -> Transitions:
-        return replay.newest_episodes(self.config.episodes, self.config.transitions)
+        return replay.newest(self.config.transitions)
 
     def _prepared(self, data: Transitions) -> _Prepared:
         centre = self._centre
@@ -253,37 +253,37 @@ class ClosedFormCritics(Critics):
         next_inputs = encode(data.next_states, centre.actions(data.next_states))
         return _Prepared(inputs, next_inputs, rewards, discounts, data.last, decay)
 
-    def _ready(self) -> InputScale | CompatibleInputs:
+    def _ready(self) -> InputScale | SplitInputs:
         if self._encoder is None:
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         return self._encoder
 
     # ---- the two ways of looking at (s, a): both together, or the state and the departure from the centre's action
 
-    def _measured(self, centre: Centre, data: Transitions) -> InputScale | CompatibleInputs:
+    def _measured(self, centre: Centre, data: Transitions) -> InputScale | SplitInputs:
         config = self.config
-        if config.feature_kind == COMPATIBLE:
-            return CompatibleInputs.measure(self.spec, centre, data, config.clip, config.action_clip)
+        if config.feature_kind == SPLIT:
+            return SplitInputs.measure(self.spec, centre, data, config.clip, config.action_clip)
         return InputScale.measure(self.spec, data.states, config.clip)
 
-    def _encoder_from(self, centre: Centre, state: dict[str, Any]) -> InputScale | CompatibleInputs:
+    def _encoder_from(self, centre: Centre, state: dict[str, Any]) -> InputScale | SplitInputs:
         config = self.config
-        if config.feature_kind == COMPATIBLE:
-            return CompatibleInputs.from_state(self.spec, centre, state, config.clip, config.action_clip)
+        if config.feature_kind == SPLIT:
+            return SplitInputs.from_state(self.spec, centre, state, config.clip, config.action_clip)
         return InputScale.from_state(self.spec, state, config.clip)
 
     def _draw(self, g: int, draws: int) -> Features:
         config, spec = self.config, self.spec
         if config.feature_kind == "quadratic":
             return QuadraticFeatures(spec.observation_dim + spec.action_dim)
-        inputs = spec.observation_dim + (0 if config.feature_kind == COMPATIBLE else spec.action_dim)
+        inputs = spec.observation_dim + (0 if config.feature_kind == SPLIT else spec.action_dim)
         rng = generator(self._seed, "critics", "features", g, draws)
         return self._features(draw_relu(inputs, config.features, config.feature_bias, config.layer_norm, rng))
 
     def _features(self, relu: ReluFeatures) -> Features:
-        if self.config.feature_kind != COMPATIBLE:
+        if self.config.feature_kind != SPLIT:
             return relu
-        return CompatibleFeatures(relu, self.spec.observation_dim, self.spec.action_dim, self.config.value_ridge)
+        return SplitFeatures(relu, self.spec.observation_dim, self.spec.action_dim, self.config.value_ridge)
 
     def _redraw(self, g: int) -> None:
         group = self._groups[g]

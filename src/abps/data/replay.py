@@ -103,14 +103,6 @@ class Replay:
         wrapped = start + count - self.capacity
         return Transitions._make(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring)
 
-    def newest_episodes(self, episodes: int, limit: int) -> Transitions:
-        """Return the transitions of the newest `episodes` whole episodes, but no more than the newest `limit` of them."""
-        data = self.newest(limit)
-        ends = np.flatnonzero(data.last)
-        if len(ends) <= episodes:
-            return data
-        return Transitions._make(part[ends[-episodes - 1] + 1 :] for part in data)
-
     def indices(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> NDArray[np.int64]:
         """Draw positions uniformly with replacement, to be given to `gather`.
 

@@ -1,0 +1,99 @@
+"""Split critics: Q(s, a) = V(s) + A(s, a), the advantage linear in the departure from the centre's action.
+
+Only the slope of Q in the action at a = π_θ(s) enters the gradient of J (Silver et al. 2014), so the advantage needs no more than that slope as a function of the
+state: A = Σ_j u_j·(b_j + w_j·s) with u = (a − π_θ(s)) / half / spread. The value gets random ReLU features of the state alone. At (s', π_θ(s')) the advantage's
+features vanish, which makes the least-squares system well behaved. Both parts have their own ridge. Random features of (s, a) together give gradients that
+differ wildly from draw to draw; these hardly vary (benchmarks/critics/RESULTS.md).
+
+Shapes: m rows, s observation size, a action size, F random features, g members.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.critics.base import Array, Centre, InputScale
+from abps.critics.features import Block, ReluFeatures
+from abps.data.replay import Transitions
+from abps.tasks.spec import TaskSpec
+
+__all__ = ["SplitFeatures", "SplitInputs"]
+
+SPREAD_FLOOR = 1e-3
+"""Smallest spread of u: where the data hardly leave the centre's actions, differences are not blown up without bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplitInputs:
+    """Maps (s, a) to the rows [standardised s | u]; frozen at a centre."""
+
+    scale: InputScale
+    centre: Centre
+    spread: Array
+    """(a,): std of (a − π_θ(s)) / half in the data."""
+    clip: float
+    """u is clipped at ± this."""
+
+    @classmethod
+    def measure(
+        cls, spec: TaskSpec, centre: Centre, data: Transitions, clip: float, action_clip: float
+    ) -> "SplitInputs":
+        """Freeze the statistics of the data under a centre."""
+        scale = InputScale.measure(spec, data.states, clip)
+        spread = ((data.actions - centre.actions(data.states)) / scale.action_half).std(axis=0)
+        return cls(scale, centre, np.maximum(spread, SPREAD_FLOOR), action_clip)
+
+    @property
+    def action_unit(self) -> Array:
+        """(a,): the change of action that changes u by one."""
+        return self.scale.action_half * self.spread
+
+    def __call__(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(m, s), (m, a) → (m, s + a)."""
+        inputs = self.scale.inputs(states, actions, np.float32)
+        departure = (actions - self.centre.actions(states)) / self.action_unit
+        inputs[:, states.shape[1] :] = np.clip(departure, -self.clip, self.clip)
+        return inputs
+
+    def state(self) -> dict[str, Any]:
+        """The statistics as arrays; the centre is saved beside them."""
+        return {**self.scale.state(), "spread": self.spread}
+
+    @classmethod
+    def from_state(
+        cls, spec: TaskSpec, centre: Centre, state: dict[str, Any], clip: float, action_clip: float
+    ) -> "SplitInputs":
+        """Rebuild what `state` returned."""
+        return cls(InputScale.from_state(spec, state, clip), centre, np.array(state["spread"]), action_clip)
+
+
+class SplitFeatures:
+    """[ReLU features of s | u_j·(1, s) for every action j], for rows made by `SplitInputs`."""
+
+    dtype = np.float32
+
+    def __init__(self, value: ReluFeatures, observation_dim: int, action_dim: int, value_ridge: float) -> None:
+        self.value, self.s, self.a = value, observation_dim, action_dim
+        self.size = value.size + action_dim * (observation_dim + 1)
+        self.blocks = (Block(slice(0, value.size), value_ridge), Block(slice(value.size, self.size), None))
+
+    def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
+        features = np.empty((inputs.shape[0], self.size), dtype=np.float32)
+        features[:, : self.value.size] = self.value(inputs[:, : self.s])
+        departure = inputs[:, self.s :]
+        part = departure[:, :, None] * self._with_one(inputs)[:, None, :]
+        features[:, self.value.size :] = part.reshape(inputs.shape[0], -1)
+        return features
+
+    def gradients(self, inputs: NDArray[Any], weights: NDArray[Any], first: int) -> NDArray[np.float32]:
+        """∂Q/∂u (g, m, a); linear in u, so it is the same for every action within the clip."""
+        gains = np.asarray(weights, dtype=np.float32)[self.value.size :].reshape(self.a, self.s + 1, -1)
+        return np.einsum("mi,jig->gmj", self._with_one(inputs), gains, optimize=True)
+
+    def state(self) -> dict[str, Any]:
+        return self.value.state()
+
+    def _with_one(self, inputs: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([np.ones_like(inputs[:, :1]), inputs[:, : self.s]], axis=1)
