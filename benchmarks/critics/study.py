@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from experimental import DeviationCritics
+from numpy.typing import NDArray
 from pairs import WORK, Pair, StoredQuery, load_run, pair_of
 from truth import DATA, load_truth
 
@@ -35,7 +35,7 @@ from abps.search.local import LocalSearch
 from abps.search.mpd import Mpd
 from abps.seeding import generator
 
-__all__ = ["Case", "METHODS"]
+__all__ = ["METHODS", "Case"]
 
 RESULTS = Path(__file__).parent / "results.jsonl"
 SCORE_ITERATIONS = 3
@@ -114,10 +114,8 @@ def black_box(case: Case) -> Result:
 
 def with_critics(case: Case, config: CriticsConfig, seed: int, deviation: bool) -> Result:
     """Train critics as a search would, and judge them and what ABS makes of them."""
-    if deviation:
-        critics: Critics = DeviationCritics(config, case.spec, case.centre.policy_class, seed)
-    else:
-        critics = make_critics(config, case.spec, case.centre.policy_class, seed)
+    make = DeviationCritics if deviation else make_critics
+    critics: Critics = make(config, case.spec, case.centre.policy_class, seed)
     replay = case.replay(1)
     start = time.process_time()
     critics.start_centre(case.centre, replay, case.scale)
@@ -162,7 +160,18 @@ def judge(case: Case, critics: Critics) -> Result:
             result["sigma_beta"] = posterior.hyper.feature_scale
             result["weights"] = [float(weight) for weight in posterior.weights.mean]
             result["log_evidence_constant"] = search._constant_evidence()
+            result |= plugged_in(case, critics, posterior.weights.mean)
     return result
+
+
+def plugged_in(case: Case, critics: Critics, weights: Array) -> Result:
+    """ABS with the evidence's posterior mean weights taken as given: no longer a reason to distrust the critics' direction in Σ."""
+    search = Abs(case.spec, replace(case.settings, aggregation="softmax"), seed=0)
+    case.place(search)
+    search.critics, search.weights = critics, weights
+    search._refit()
+    truth, posterior = case.truth.gradient, search.posterior
+    return {"mu_plugged": cosine(posterior.mu, truth), "direction_plugged": cosine(posterior.direction, truth)}
 
 
 def _visits(point: Point) -> Visits:
@@ -173,6 +182,7 @@ def _visits(point: Point) -> Visits:
 
 ALL = 1_000_000
 LSTD: dict[str, Any] = {
+    "feature_kind": "relu",
     "features": 512,
     "transitions": 30_000,
     "episodes": ALL,
@@ -183,18 +193,22 @@ LSTD: dict[str, Any] = {
     "members": 5,
 }
 """Random ReLU features of (s, a), as FACTS.md had them."""
-DEVIATION: dict[str, Any] = {
-    "deviation": True,
+COMPATIBLE: dict[str, Any] = {
+    "feature_kind": "compatible",
     "features": 512,
     "transitions": 20_000,
     "episodes": ALL,
     "trace": 0.0,
     "feature_bias": 0.3,
-    "ridges": (0.1, 0.5),
+    "value_ridge": 0.1,
+    "ridges": (1.0, 3.0),
     "groups": 3,
     "members": 6,
 }
-DROQ: dict[str, Any] = {"kind": "droq", "members": 2, "steps_first": 2000, "steps_probe": 1}
+"""V(s) on random features of the state, the advantage on the policy's own derivatives."""
+CPU: dict[str, Any] = {**COMPATIBLE, "value_ridge": 0.3, "groups": 2, "members": 4}
+"""Cheaper, and a value that is shrunk more."""
+DROQ: dict[str, Any] = {"kind": "droq", "members": 1, "steps_first": 2000, "steps_probe": 1}
 
 
 def critics_method(seed: int = 0, deviation: bool = False, **settings: Any) -> Callable[[Case], Result]:
@@ -215,12 +229,19 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "lstd-bias-0.3-trace-0.9-60-episodes": critics_method(
         **{**LSTD, "feature_bias": 0.3, "trace": 0.9, "episodes": 60}
     ),
-    "deviation": critics_method(**DEVIATION),
-    "deviation-one-draw": critics_method(**{**DEVIATION, "groups": 1}),
-    "deviation-F256": critics_method(**{**DEVIATION, "features": 256}),
-    "deviation-30k": critics_method(**{**DEVIATION, "transitions": 30_000}),
-    "deviation-60-episodes": critics_method(**{**DEVIATION, "episodes": 60}),
-    "deviation-trace-0.5": critics_method(**{**DEVIATION, "trace": 0.5}),
+    "deviation-cpu": critics_method(**CPU, deviation=True),
+    "deviation-cpu-30k": critics_method(**{**CPU, "transitions": 30_000}, deviation=True),
+    "compatible-cpu": critics_method(**CPU),
+    "compatible": critics_method(**COMPATIBLE),
+    "compatible-value-ridge-0.3": critics_method(**{**COMPATIBLE, "value_ridge": 0.3}),
+    "compatible-value-ridge-1": critics_method(**{**COMPATIBLE, "value_ridge": 1.0}),
+    "compatible-F256": critics_method(**{**COMPATIBLE, "features": 256}),
+    "compatible-60-episodes": critics_method(**{**COMPATIBLE, "episodes": 60, "transitions": 30_000}),
+    "compatible-30k": critics_method(**{**COMPATIBLE, "transitions": 30_000}),
+    "compatible-trace-0.5": critics_method(**{**COMPATIBLE, "trace": 0.5}),
+    "compatible-ridges-0.1-10": critics_method(
+        **{**COMPATIBLE, "ridges": (0.1, 0.3, 1.0, 3.0, 10.0), "groups": 5, "members": 5, "features": 256}
+    ),
     "droq-paper-2000": critics_method(**DROQ),
     "droq-mean-2000": critics_method(**DROQ, target="mean", learning_rate=1e-3, polyak=0.01),
 }

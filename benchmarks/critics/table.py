@@ -16,9 +16,17 @@ COLUMNS = (
     ("direction_softmax", "Σ⁻¹μ, softmax"),
     ("mu_evidence", "μ, evidence"),
     ("direction_evidence", "Σ⁻¹μ, evidence"),
+    ("mu_plugged", "μ, plugged in"),
+    ("direction_plugged", "Σ⁻¹μ, plugged in"),
     ("mu_mpd", "μ, MPD"),
     ("direction_mpd", "Σ⁻¹μ, MPD"),
 )
+HEAD = """# Results of the critic study
+
+Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what it means. DroQ: one pair of networks, 2000 steps.
+Medians over different pairs are not comparable: where a method was not run on all of them, read the table of every pair."""
+TRUSTED = 0.4
+"""Pairs whose truth is less reliable than this are shown but not judged."""
 COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
@@ -26,7 +34,14 @@ COLLAPSED = -5.0
 def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
     """The whole page: the pairs, the medians over pairs, every pair's numbers, and whether the scores see failure."""
     used = [method for method in methods if any((pair, method) in results for pair in pairs)]
-    parts = [_truths(pairs), _medians(pairs, used, results), _details(pairs, used, results), _scores(pairs, results)]
+    judged = [pair for pair in pairs if load_truth(pair).reliability >= TRUSTED]
+    parts = [
+        HEAD,
+        _truths(pairs),
+        _medians(judged, used, results),
+        _details(pairs, used, results),
+        _scores(judged, results),
+    ]
     return "\n\n".join(parts)
 
 
@@ -45,8 +60,9 @@ def _truths(pairs: list[str]) -> str:
 
 
 def _medians(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+    methods = [method for method in methods if any((pair, method) in results for pair in pairs)]
     heads = " | ".join(title for _, title in COLUMNS)
-    lines = ["## Median cosine with the true gradient", ""]
+    lines = [f"## Median cosine with the true gradient (pairs with reliability ≥ {TRUSTED})", ""]
     lines.append(f"| method | pairs | {heads} | R̃² of the members | s per centre | s per probe |")
     lines.append("|---" * (len(COLUMNS) + 5) + "|")
     for method in methods:

@@ -125,7 +125,7 @@ def _slope(directions: Array, slopes: Array) -> Array:
     """Least squares; with too few directions for that, the plain average of slope times direction."""
     if len(slopes) < 1.5 * directions.shape[1]:
         return directions.T @ slopes / len(slopes)
-    return np.linalg.lstsq(directions, slopes, rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(directions, slopes, rcond=None)[0], dtype=np.float64)
 
 
 def main() -> None:
