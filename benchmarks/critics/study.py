@@ -230,6 +230,8 @@ METHODS: dict[str, Callable[[Case], Result]] = {
         **{**LSTD, "feature_bias": 0.3, "trace": 0.9, "episodes": 60}
     ),
     "deviation-cpu": critics_method(**CPU, deviation=True),
+    "lstd-seed-1": critics_method(**LSTD, seed=1),
+    "deviation-cpu-seed-1": critics_method(**CPU, deviation=True, seed=1),
     "deviation-cpu-30k": critics_method(**{**CPU, "transitions": 30_000}, deviation=True),
     "compatible-cpu": critics_method(**CPU),
     "compatible": critics_method(**COMPATIBLE),
