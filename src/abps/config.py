@@ -72,6 +72,11 @@ class GpConfig:
     leg: int = setting(10, "L-BFGS-B iterations of the short leg")
     finalists: int = setting(3, "how many of the leaders after the short leg are polished to the end")
     iterations: int = setting(200, "L-BFGS-B iterations of a finalist, at most")
+    refit: str = setting(
+        "warm",
+        "after a probe: warm, polish the last optimum only; full, all starts again (always done at a new centre)",
+        choices=("warm", "full"),
+    )
     feature_scale_low: float = setting(
         1e-4, "lower bound of σ_β, the prior std of critics' weights (aggregation evidence)"
     )
@@ -82,7 +87,13 @@ class GpConfig:
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
 
+    @property
+    def warm(self) -> "GpConfig":
+        """The same settings with the last optimum as the only start."""
+        return replace(self, starts=1, polished=1, finalists=1)
+
     def __post_init__(self) -> None:
+        _check_choices(self)
         _require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
         _require(
             self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1"
@@ -180,7 +191,7 @@ class CriticsConfig:
     kind: str = setting(
         "lstd", "droq: the paper's networks; lstd: least squares on random features", choices=("droq", "lstd")
     )
-    members: int = setting(6, "n: critics in the ensemble (the paper: 5)")
+    members: int = setting(4, "n: critics in the ensemble (the paper: 5)")
     replay: int = setting(1_000_000, "capacity of the replay ring in transitions")
     width: int = setting(256, "droq: units per hidden layer")
     depth: int = setting(2, "droq: hidden layers")
@@ -195,11 +206,11 @@ class CriticsConfig:
     steps_centre: int = setting(10_000, "droq: gradient steps after a new centre")
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
-    transitions: int = setting(30_000, "lstd: at most so many of the newest transitions are used")
+    transitions: int = setting(20_000, "lstd: at most so many of the newest transitions are used")
     trace: float = setting(0.0, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
     ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
-        3,
+        2,
         "lstd: independent draws of random features, at most one per critic; the members of a group differ in the ridge only",
     )
     feature_kind: str = setting(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.acquisition.maximise import Criterion, maximise
-from abps.config import BudgetConfig, LocalSearchConfig
+from abps.config import BudgetConfig, GpConfig, LocalSearchConfig
 from abps.data.window import Point, Window
 from abps.gp.fit import Fit, fit, noise_estimate
 from abps.gp.kernel import Hyper
@@ -242,6 +242,12 @@ class LocalSearch(Search[LocalT]):
         repeated = [returns / self.scale for returns in self.window.repeated()]
         return noise_estimate(repeated, self.config.gp.noise_floor)
 
+    def _fit_settings(self) -> GpConfig:
+        """All starts at a new centre; in between the window changes by one point, and the last optimum is near."""
+        settings = self.config.gp
+        between = self.stage == PROBE and self.probe > 0 and self.hyper is not None
+        return settings.warm if between and settings.refit == "warm" else settings
+
     def _refit(self) -> None:
         """Fit the hyper-parameters to the window, starting from the last ones."""
         self._posterior = None
@@ -254,7 +260,7 @@ class LocalSearch(Search[LocalT]):
             self._fitted = fit(
                 points,
                 self.returns,
-                self.config.gp,
+                self._fit_settings(),
                 generator(self.seed, "fit", self.iteration, self.probe, self.stage),
                 noise=self._noise(),
                 mean_at_points=prior.at_points,
