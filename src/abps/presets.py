@@ -91,10 +91,6 @@ TASK_EPISODES = {name: row.episodes for name, row in PAPER_TASKS.items()}
 PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 """Five DroQ pairs with the budget of the paper."""
 
-BACKTRACK = 2.0
-"""The `cpu` preset's ABS backs out of a centre that is two standard errors worse than the last (the paper never does)."""
-
-
 NOISE_FACTOR = 10.0
 """The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
 
@@ -168,7 +164,7 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     config = AbsConfig(**_shared(row, row.abs_lengthscales), step=row.abs_step)
     if preset == "paper":
         return replace(config, critics=PAPER_CRITICS)
-    return replace(config, backtrack=BACKTRACK, gp=replace(config.gp, noise_factor=NOISE_FACTOR))
+    return replace(config, gp=replace(config.gp, noise_factor=NOISE_FACTOR))
 
 
 def _ddpgn(row: _PaperTask, preset: str) -> DdpgnConfig:
