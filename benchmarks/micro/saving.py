@@ -101,7 +101,7 @@ def main() -> int:
         task, "abs", config, BudgetConfig(episodes=arguments.episodes), RunConfig(evaluate_every=0), seed=0
     )
     filler = Filler(arguments.transitions)
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # noqa: S108 (a real disk, unlike /tmp here and there)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         create_directory(Path(folder) / "run", settings)
         result = train(Path(folder) / "run", settings, (filler,))
     total = filler.stopped - filler.started
