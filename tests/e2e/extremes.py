@@ -5,7 +5,6 @@ seed; `solve` runs a search on it to the end and raises when a number that leave
 """
 
 import dataclasses
-import json
 from typing import Any
 
 import killing
@@ -13,7 +12,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from abps.config import AcquisitionConfig, BudgetConfig, CriticsConfig, GpConfig
-from abps.run.metrics import plain
 from abps.search.registry import make_search
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Trajectory
@@ -129,7 +127,15 @@ def _solve(search: str, task: Problem, iterations: int) -> dict[str, Any]:
         outcomes = [task.episode(query.policy, number + k) for k in range(query.episodes)]
         number += query.episodes
         last = solver.tell(query, outcomes) or last
-    json.dumps(plain(last), allow_nan=False)
+    for name, value in last.items():
+        if not _is_finite(value):
+            raise ArithmeticError(f"{search} reports {name} = {value}")
     if not np.all(np.isfinite(solver.centre)):
         raise ArithmeticError(f"{search} stands at {solver.centre}")
     return last
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or bool(np.isfinite(value))

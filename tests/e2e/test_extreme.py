@@ -36,3 +36,13 @@ def test_check_notices_a_search_that_loses_its_mind(monkeypatch):
     monkeypatch.setattr(Ars, "_directions", lambda self: np.full((self.config.directions, self.policies.size), np.nan))
     with pytest.raises(ArithmeticError, match="asks for"):
         extremes.solve("ars", extremes.problem(0))
+
+
+def test_check_notices_a_metric_that_is_not_finite(monkeypatch):
+    """Negative control: metrics are looked at as the search gives them, before a file would turn NaN into null."""
+    from abps.search.ars import Ars
+
+    learn = Ars._learn
+    monkeypatch.setattr(Ars, "_learn", lambda self, stage: {**learn(self, stage), "step_length": float("nan")})
+    with pytest.raises(ArithmeticError, match="reports step_length"):
+        extremes.solve("ars", extremes.problem(0))
