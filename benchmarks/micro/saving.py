@@ -1,6 +1,6 @@
 """What saving costs: the share of a run's time spent in journal, metrics, policies and checkpoints, with 10⁶ transitions in replay.
 
-    python benchmarks/micro/saving.py [--transitions 1000000] [--episodes 30]
+    python benchmarks/micro/saving.py [--transitions 1000000] [--episodes 30] [--default]
 
 ABS trains on HalfCheetah (1000 steps per episode) with small outer iterations and without evaluation, which makes saving look worse than in
 a real run. Before the clock starts, replay is filled. For contrast, the last line is what a checkpoint would cost if it held the transitions.
@@ -88,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transitions", type=int, default=1_000_000)
     parser.add_argument("--episodes", type=int, default=30)
+    parser.add_argument("--default", action="store_true", help="the task's own settings, evaluation included")
     arguments = parser.parse_args()
     clock = Clock()
     clock.watch(Journal, "append", "journal, two syncs per episode")
@@ -96,10 +97,10 @@ def main() -> int:
     clock.watch(Run, "_save_checkpoint", "checkpoint, per outer iteration")
     assert run_module.Run is Run
     task = task_config("cheetah")
-    config = replace(search_config("abs", "cheetah"), centre_episodes=2, probes=6, window=12)
-    settings = RunSettings(
-        task, "abs", config, BudgetConfig(episodes=arguments.episodes), RunConfig(evaluate_every=0), seed=0
-    )
+    config, run = search_config("abs", "cheetah"), RunConfig()
+    if not arguments.default:
+        config, run = replace(config, centre_episodes=2, probes=6, window=12), RunConfig(evaluate_every=0)
+    settings = RunSettings(task, "abs", config, BudgetConfig(episodes=arguments.episodes), run, seed=0)
     filler = Filler(arguments.transitions)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         create_directory(Path(folder) / "run", settings)
