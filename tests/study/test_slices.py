@@ -15,6 +15,8 @@ from abps.rollouts.episode import run_episode
 from abps.run.directory import RunSettings, create_directory
 from abps.run.loop import train
 from abps.search.registry import make_search
+from abps.study.gallery import Options, draw, save_slices
+from abps.study.records import load_runs
 from abps.study.slices import plane, rewound, run_slices, search_slices
 from abps.tasks.gym import make_task
 from abps.tasks.lqr import lqr_task, make_env
@@ -131,6 +133,11 @@ def test_from_a_run_on_disk(tmp_path):
         "t = 2: observed θ, z₁, z₂",
     ]
     assert all(np.isfinite(panel.values).all() for panel in panels)
+    figure = draw("paper-1", load_runs([path]), Options())  # The gallery computes the same panels, nothing being stored.
+    assert [axes.get_title() for axes in figure.axes[:3]] == [panel.title for panel in panels]
+    save_slices(path / "acquisition.npz", panels[:2])  # What is stored goes first.
+    figure = draw("paper-1", load_runs([path]), Options())
+    assert panels[2].title not in [axes.get_title() for axes in figure.axes]
 
 
 def test_a_search_without_acquisition_is_refused(tmp_path):
@@ -149,6 +156,8 @@ def test_a_search_without_acquisition_is_refused(tmp_path):
     train(path, settings)
     with pytest.raises(ConfigError, match="no acquisition function"):
         run_slices(path)
+    with pytest.raises(ConfigError, match="none of the runs can show.*no acquisition function"):
+        draw("paper-1", load_runs([path]), Options())
 
 
 def test_the_example_shows_probes_correcting_the_critics(capsys):

@@ -1,7 +1,7 @@
 """Figures by name: from runs on disk to the data each figure function takes.
 
-`FIGURES` is what `abps figure --list` prints. Paper Figure 1 needs the state of a search, not its records, and is drawn from
-arrays stored as `acquisition.npz`.
+`FIGURES` is what `abps figure --list` prints. Paper Figure 1 needs the state of a search, not its records: it is computed from a run's
+checkpoint, unless arrays made earlier lie beside it as `acquisition.npz`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abps.errors import ConfigError
+from abps.errors import AbpsError, ConfigError
 from abps.study import figures
 from abps.study.figures import Acquisition, Scores
 from abps.study.groups import Band, Group, band, group_runs, task_order
@@ -26,6 +26,9 @@ __all__ = ["FIGURES", "Options", "draw", "save"]
 
 PHASES = ("rollout", "critics", "mean", "fit", "acquisition", "step", "diagnostics", "evaluation")
 """The order in which phases are drawn, the same for every search; unknown ones follow."""
+
+MENTIONED = 3
+"""Reasons told at most when no run can show a figure."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,21 @@ def _times(runs: Sequence[Run], options: Options) -> "Figure":
 
 
 def _acquisition(runs: Sequence[Run], options: Options) -> "Figure":
-    """Panels stored by the search's own drawing helper, `acquisition.npz` in a run directory."""
+    """The first run that can show it: from `acquisition.npz` in its directory, else from its checkpoint."""
+    reasons = []
     for run in runs:
-        path = run.path / "acquisition.npz"
-        if path.is_file():
-            return figures.acquisition_slices(load_slices(path), theme=options.theme)
-    raise ConfigError("no run has acquisition.npz, the stored values of its acquisition function")
+        try:
+            return figures.acquisition_slices(_slices(run), theme=options.theme)
+        except AbpsError as error:
+            reasons.append(str(error))
+    raise ConfigError("none of the runs can show an acquisition function: " + "; ".join(reasons[:MENTIONED]))
+
+
+def _slices(run: Run) -> list[Acquisition]:
+    from abps.study.slices import run_slices  # Here, because it needs the searches, and no other figure does.
+
+    stored = run.path / "acquisition.npz"
+    return load_slices(stored) if stored.is_file() else run_slices(run.path)
 
 
 def save_slices(path: Path, panels: Sequence[Acquisition]) -> None:
