@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.config import LocalSearchConfig, replace
 from abps.normaliser import Normaliser
 from abps.presets import search_config, task_config
 from abps.rollouts.episode import run_episode
@@ -93,7 +94,10 @@ def make_run(task_name: str, search_name: str, seed: int, iterations: int, work:
         return path
     task = make_task(task_config(task_name))
     env = task.make_env()
-    search = make_search(search_name, task.spec, search_config(search_name, task_name), seed=seed)
+    config = search_config(search_name, task_name)
+    if isinstance(config, LocalSearchConfig):  # The stored runs are older than warm refits.
+        config = replace(config, gp=replace(config.gp, refit="full"))
+    search = make_search(search_name, task.spec, config, seed=seed)
     told: list[tuple[Any, list[Trajectory]]] = []
     returns, episodes, start = [], 0, time.process_time()
     while search.iteration < iterations:

@@ -8,6 +8,8 @@ from truth import load_truth
 __all__ = ["render"]
 
 Result = dict[str, Any]
+Titles = dict[str, str]
+"""Method → what the table calls it."""
 COLUMNS = (
     ("mean", "∇m̂, mean"),
     ("softmax", "∇m̂, softmax"),
@@ -16,6 +18,7 @@ COLUMNS = (
     ("direction_softmax", "Σ⁻¹μ, softmax"),
     ("mu_evidence", "μ, evidence"),
     ("direction_evidence", "Σ⁻¹μ, evidence"),
+    ("step_evidence", "step, evidence"),
     ("mu_plugged", "μ, plugged in"),
     ("direction_plugged", "Σ⁻¹μ, plugged in"),
     ("mu_mpd", "μ, MPD"),
@@ -31,9 +34,9 @@ COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
 
-def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+def render(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
     """The whole page: the pairs, the medians over pairs, every pair's numbers, and whether the scores see failure."""
-    used = [method for method in methods if any((pair, method) in results for pair in pairs)]
+    used = _run(methods, pairs, results)
     judged = [pair for pair in pairs if load_truth(pair).reliability >= TRUSTED]
     parts = [
         HEAD,
@@ -43,6 +46,11 @@ def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], 
         _scores(judged, results),
     ]
     return "\n\n".join(parts)
+
+
+def _run(methods: Titles, pairs: list[str], results: dict[tuple[str, str], Result]) -> Titles:
+    """The methods that were run on any of the pairs."""
+    return {name: title for name, title in methods.items() if any((pair, name) in results for pair in pairs)}
 
 
 def _truths(pairs: list[str]) -> str:
@@ -59,20 +67,20 @@ def _truths(pairs: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _medians(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
-    methods = [method for method in methods if any((pair, method) in results for pair in pairs)]
-    heads = " | ".join(title for _, title in COLUMNS)
+def _medians(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
+    methods = _run(methods, pairs, results)
+    heads = " | ".join(head for _, head in COLUMNS)
     lines = [f"## Median cosine with the true gradient (pairs with reliability ≥ {TRUSTED})", ""]
     lines.append(f"| method | pairs | {heads} | R̃² of the members | s per centre | s per probe |")
     lines.append("|---" * (len(COLUMNS) + 5) + "|")
-    for method in methods:
+    for method, title in methods.items():
         found = [results[pair, method] for pair in pairs if (pair, method) in results]
         cells = [_median([result[key] for result in found if key in result]) for key, _ in COLUMNS]
         scores = [float(np.median(result["r2_validation"])) for result in found if "r2_validation" in result]
         seconds = [
             _median([result[key] for result in found if key in result]) for key in ("seconds_centre", "seconds_probe")
         ]
-        row = [method, str(len(found)), *cells, _median(scores), *seconds]
+        row = [title, str(len(found)), *cells, _median(scores), *seconds]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
@@ -81,25 +89,30 @@ def _median(values: list[float]) -> str:
     return f"{np.median(values):.2f}" if values else ""
 
 
-def _details(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+def _details(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
     lines = ["## Every pair: cosine of the mean of ∇m̂ / of μ under evidence (μ of MPD, regression: one number)", ""]
     lines += ["| method | " + " | ".join(pairs) + " |", "|---" * (len(pairs) + 1) + "|"]
-    for method in methods:
+    for method, title in methods.items():
         cells = []
         for pair in pairs:
             result = results.get((pair, method), {})
             keys = [key for key in ("mean", "mu_evidence", "mu_mpd") if key in result]
             cells.append(" / ".join(f"{result[key]:.2f}" for key in keys))
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _scores(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     lines = ["## Do R̃² and the evidence see failure?", ""]
     inside, validation, cosines, gains, aggregated = [], [], [], [], []
+    seen: set[tuple[str, ...]] = set()
     for (pair, _), result in results.items():
         if pair not in pairs or "members" not in result:
             continue
+        ensemble = (pair, *map(str, result["members"]))
+        if ensemble in seen:  # The same critics under an older name.
+            continue
+        seen.add(ensemble)
         scores = np.maximum(result["r2_validation"], COLLAPSED)
         validation += list(scores)
         cosines += result["members"]

@@ -47,6 +47,8 @@ class Truth(NamedTuple):
     directions: int
     value: float
     """Discounted scaled return of θ itself, mean over the antithetic pairs."""
+    parameters: Array
+    """θ (d,)."""
 
 
 def truth_file(name: str) -> Path:
@@ -111,14 +113,14 @@ def _store(path: Path, theta: Array, normaliser: Normaliser, ups: list[float], d
 def load_truth(name: str) -> Truth:
     """The gradient of a pair from its stored differences."""
     with np.load(truth_file(name), allow_pickle=False) as data:
-        ups, downs, size = data["ups"], data["downs"], data["theta"].size
-    directions = np.array([direction(number, size) for number in range(len(ups))])
+        ups, downs, theta = data["ups"], data["downs"], data["theta"]
+    directions = np.array([direction(number, theta.size) for number in range(len(ups))])
     slopes = (ups - downs) / (2.0 * STD)
     first, second = (_slope(directions[part::2], slopes[part::2]) for part in (0, 1))
     cosine = float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)))
     reliability = 2.0 * cosine / (1.0 + cosine) if cosine > 0 else 0.0
     gradient = _slope(directions, slopes)
-    return Truth(gradient, cosine, reliability, len(ups), float(np.mean((ups + downs) / 2.0)))
+    return Truth(gradient, cosine, reliability, len(ups), float(np.mean((ups + downs) / 2.0)), theta)
 
 
 def _slope(directions: Array, slopes: Array) -> Array:
