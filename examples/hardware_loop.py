@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from abps.config import BudgetConfig, HardwareConfig, TaskConfig
+from abps.config import BudgetConfig, HardwareConfig, TaskConfig, replace
 from abps.presets import search_config
 from abps.run.hardware import create_hardware_run, open_hardware_run
 
@@ -24,7 +24,7 @@ def create(path: Path, episodes: int) -> None:
         TaskConfig(name="pendulum-robot", horizon=100, gamma=0.98),
         HardwareConfig(observations=3, action_low=(-2.0,), action_high=(2.0,)),
         search="mpd",
-        config=search_config("mpd", "pendulum-robot"),
+        config=replace(search_config("mpd", "pendulum-robot"), centre_episodes=2, probes=4, window=13),
         budget=BudgetConfig(episodes=episodes),
     )
 
@@ -32,7 +32,7 @@ def create(path: Path, episodes: int) -> None:
 def main() -> None:
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/robot")
     if not (path / "config.yaml").exists():
-        create(path, int(sys.argv[2]) if len(sys.argv) > 2 else 60)
+        create(path, int(sys.argv[2]) if len(sys.argv) > 2 else 26)
     with open_hardware_run(path) as robot:
         while (request := robot.ask()) is not None:
             policy, episode = robot.write_policy(request), path / "episode.npz"

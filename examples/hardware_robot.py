@@ -1,6 +1,7 @@
 """The robot's side of a run on real hardware: numpy and the robot's own driver, no abps.
 
     python examples/hardware_robot.py POLICY.npz EPISODE.npz
+    python examples/hardware_robot.py                               # no policy: rest for ten steps, to see that the robot answers
 
 Loads the policy that `abps ask` wrote, runs one episode, and writes what happened. Here the robot is simulated (Gymnasium's Pendulum);
 in your laboratory `reset`, `step` and `reward` talk to the machine. Exit code 3 means that the episode could not be run to its end.
@@ -44,7 +45,16 @@ def run_episode(act, horizon):
     return {"observations": observations, "actions": actions, "rewards": rewards, "terminated": terminated}
 
 
+def check():
+    """Rest for ten steps and say what was seen."""
+    episode = run_episode(lambda observation: np.zeros(1), 10)
+    print(f"{len(episode['actions'])} steps, last observation {episode['observations'][-1]}")
+    return 0
+
+
 def main():
+    if len(sys.argv) == 1:
+        return check()
     policy_file, episode_file = sys.argv[1:]
     act, policy = load_policy(policy_file)
     try:

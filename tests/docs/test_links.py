@@ -33,6 +33,28 @@ def test_links_and_commands_of_a_page(page: Path) -> None:
     assert unknown_commands(text) == []
 
 
+GUIDES = (
+    "guides/first_run.md",
+    "guides/your_own_environment.md",
+    "guides/comparing_searches.md",
+    "guides/cluster.md",
+    "hardware.md",
+)
+
+
+def example_links(text: str) -> list[str]:
+    """Scripts in examples/ that a page links to."""
+    return re.findall(r"\]\((?:\.\./)+(examples/\w+\.py)\)", text)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_guide_has_a_script_that_is_run_before_a_merge(guide: str) -> None:
+    scripts = example_links((ROOT / "docs" / guide).read_text())
+    assert scripts, f"{guide} links to no script in examples/"
+    assert "for example in examples/*.py" in (ROOT / ".ci" / "run").read_text()
+    assert example_links("only [words](../design.md)") == []
+
+
 def test_a_broken_link_and_an_unknown_command_are_noticed() -> None:
     assert broken_links(ROOT / "README.md", "see [this](docs/nowhere.md) and [that](docs/design.md)") == [
         "docs/nowhere.md"
