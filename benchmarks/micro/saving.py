@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--default", action="store_true", help="the task's own settings, evaluation included")
     arguments = parser.parse_args()
     clock = Clock()
-    clock.watch(Journal, "append", "journal, two syncs per episode")
+    clock.watch(Journal, "append", "journal, one wait per episode")
     clock.watch(MetricsFile, "append", "metrics, per outer iteration")
     clock.watch(Run, "_save_policies", "policies, per outer iteration")
     clock.watch(Run, "_save_checkpoint", "checkpoint, per outer iteration")

@@ -164,7 +164,7 @@ def _load_run(fixture: Fixture, target: str, rng: random.Random, scratch: Path) 
         other = (run / rng.choice(("journal.jsonl", "metrics.jsonl", "config.yaml", "episodes.bin"))).read_bytes()
         file.write_bytes(damaged(file.read_bytes(), rng, other))
     stamp_changes(run)
-    lines = (run / "journal.jsonl").read_bytes()
+    lines, data = (run / "journal.jsonl").read_bytes(), (run / "episodes.bin").read_bytes()
     try:
         with open_run(run, SPEC, None) as opened:
             if not opened.stop():
@@ -172,15 +172,31 @@ def _load_run(fixture: Fixture, target: str, rng: random.Random, scratch: Path) 
             answer = "fallback" if opened.warnings else "read"
             told = opened.search.episodes
     except AbpsError:
-        if target != "journal.jsonl":
-            assert lines == (run / "journal.jsonl").read_bytes(), "a refused run was changed"
+        assert lines == (run / "journal.jsonl").read_bytes(), "a refused run was changed"
+        assert data == (run / "episodes.bin").read_bytes(), "a refused run was changed"
         return "refused"
+    if target == "episodes.bin" and told == fixture.episodes - 1:
+        return _check_torn(fixture, run, data)
     if target not in ("journal.jsonl", "config.yaml", "resealed checkpoint"):
         assert told == fixture.episodes, f"{fixture.episodes - told} finished episodes are lost"
     if target == "journal.jsonl":
         whole = [line for line in lines.split(b"\n")[:-1] if b"\0" not in line]
         assert told >= len(whole), "a whole line of the journal is lost"
     return answer
+
+
+def _check_torn(fixture: Fixture, run: Path, data: bytes) -> str:
+    """The last episode was taken out: its data must really have been damaged, be kept, and come back when it is run again."""
+    line = (fixture.run / "journal.jsonl").read_bytes().splitlines(keepends=True)[-1]
+    start, size = json.loads(line)["offset"], json.loads(line)["bytes"]
+    damage = data[start : start + size]
+    assert damage != (fixture.run / "episodes.bin").read_bytes()[start : start + size], "1 finished episodes are lost"
+    (kept,) = (run / "discarded").iterdir()
+    assert kept.read_bytes() == line + damage, "a damaged last episode was not kept"
+    train(run, read_settings(run))
+    assert killing.journal_of(run) == killing.journal_of(fixture.run), "a damaged last episode did not come back"
+    assert (run / "episodes.bin").read_bytes() == (fixture.run / "episodes.bin").read_bytes()
+    return "last again"
 
 
 def resealed(content: bytes, rng: random.Random) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from abps.errors import RunError
-from abps.run.files import read_bounded, replace_atomically
+from abps.run.files import read_bounded, replace_together
 
 __all__ = [
     "SCHEMA",
@@ -64,8 +64,8 @@ def save_checkpoint(directory: Path, episodes: int, state: dict[str, Any]) -> No
         "tensors_sha256": hashlib.sha256(content).hexdigest(),
         "tree": tree,
     }
-    replace_atomically(directory / f"{episodes:08d}.safetensors", content)
-    replace_atomically(directory / f"{episodes:08d}.json", _sealed(document))
+    name = f"{episodes:08d}"
+    replace_together({directory / f"{name}.safetensors": content, directory / f"{name}.json": _sealed(document)})
     drop_old_checkpoints(directory)
 
 

@@ -1,9 +1,11 @@
 """The journal: one line per finished episode, synced before the next starts; and the trajectories, appended beside it.
 
 `episodes.bin` holds the trajectories back to back (observations float32 (T+1, s), actions float32 (T, a), rewards float64
-(T,)); `journal.jsonl` says where each lies, with checksums. The trajectory is synced first, so a line in the journal always
-has its data. What a crash can leave (one half-written line, one trajectory without a line) is cut off by `repair`; anything
-else that does not fit was done to the files afterwards, and is an error that names the place and touches nothing.
+(T,)); `journal.jsonl` says where each lies, with checksums. Both are written, trajectory first, and then synced at the same
+time: one wait per episode. So a kill leaves at most a half-written line or a trajectory without a line; a power loss during the
+wait can also leave the last line without its data. Opening therefore compares the last episode with its checksum. What a crash
+can leave is cut off by `repair`, and a last episode that does not fit its line is copied to `discarded/` first; anything else that
+does not fit was done to the files afterwards, and is an error that names the place and touches nothing.
 """
 
 import hashlib
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from abps.errors import RunError, ShapeError
-from abps.run.files import append_synced, checked_json, parse_checked_json
+from abps.run.files import Piece, append_synced, append_together, checked_json, parse_checked_json, replace_atomically
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
@@ -81,12 +83,16 @@ class _Mark:
     """Checksum and length of the policy's parameters."""
     seconds: float
 
+    def fits(self, data: bytes) -> bool:
+        """Whether these are the episode's data."""
+        return len(data) == self.size and zlib.crc32(data) == self.crc
+
 
 class Journal:
     """Append-only record of a run's training episodes."""
 
     def __init__(self, directory: Path, spec: TaskSpec) -> None:
-        """Index what is recorded; nothing is changed.
+        """Index what is recorded; nothing is changed. A last episode that a power loss tore is not counted.
 
         Raises:
             RunError: the files were damaged, by something other than a crash.
@@ -95,6 +101,8 @@ class Journal:
         self._lines_end = self._data_end = 0
         self._marks: list[_Mark] = []
         self._line_starts: list[int] = []
+        self._torn = b""
+        """Line and bytes of a last episode whose data do not fit its line."""
         try:
             self._read()
         except OSError as error:
@@ -125,7 +133,7 @@ class Journal:
         return digest.hexdigest()
 
     def append(self, outcome: Outcome, record: dict[str, Any], seconds: float) -> None:
-        """Record an episode: its trajectory first, then its line, each synced.
+        """Record an episode: write its trajectory, then its line, and sync both.
 
         Args:
             outcome: what came of it.
@@ -143,7 +151,6 @@ class Journal:
         else:
             data, steps = encode_trajectory(outcome), len(outcome)
             terminated, truncated = outcome.terminated, outcome.truncated
-            append_synced(self._data_path, data, self._data_end)
         line = {
             "episode": len(self._marks),
             **record,
@@ -157,8 +164,9 @@ class Journal:
             "seconds": round(seconds, 6),
         }
         content = checked_json(line)
-        append_synced(self._lines_path, content, self._lines_end)
-        self._index(content, self._data_end + len(data))
+        pieces = [Piece(self._data_path, data, self._data_end)] if data else []
+        append_together(*pieces, Piece(self._lines_path, content, self._lines_end))
+        self._index(content)
 
     def query_of(self, episode: int) -> int:
         """The id of the query that the episode belongs to."""
@@ -185,13 +193,8 @@ class Journal:
         mark = self._marks[episode]
         if mark.failed is not None:
             return Failed(mark.failed)
-        try:
-            with self._data_path.open("rb") as file:
-                file.seek(mark.offset)
-                data = file.read(mark.size)
-        except OSError as error:
-            raise RunError(f"cannot read {self._data_path}: {error.strerror or error}") from error
-        if len(data) != mark.size or zlib.crc32(data) != mark.crc:
+        data = self._data_of(mark)
+        if not mark.fits(data):
             raise RunError(
                 f"episode {episode} in {self._data_path} is damaged (its checksum does not fit the journal's); "
                 "restore the file from a copy"
@@ -218,27 +221,102 @@ class Journal:
         append_synced(self._lines_path, b"", self._line_starts[-1])
         self._lines_end, self._data_end = self._line_starts.pop(), self._marks.pop().offset
 
-    def repair(self) -> None:
-        """Cut off what a crash left half-written; called by the process that owns the run."""
-        for path, end in ((self._lines_path, self._lines_end), (self._data_path, self._data_end)):
-            if path.exists() and path.stat().st_size > end:
-                os.truncate(path, end)
+    def refuse_damage(self, known: int) -> None:
+        """Raise when the last episode's data are damaged although a checkpoint knows of `known` episodes, it among them.
+
+        Raises:
+            RunError: it was synced before the checkpoint was written, so this is no crash's doing.
+        """
+        if self._torn and known > len(self):
+            raise RunError(
+                f"episode {len(self)} in {self._data_path} is damaged (its checksum does not fit the journal's), and not by a "
+                "crash: a checkpoint knows it. Restore the file from a copy, or delete the folder checkpoint to run it again"
+            )
+
+    def repair(self) -> list[str]:
+        """Cut off what a crash left half-written; called by the process that owns the run.
+
+        Returns:
+            What the user should know: a torn last episode, and where a copy of it is.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        warnings = [self._set_aside()] if self._torn else []
+        try:
+            for path, end in ((self._lines_path, self._lines_end), (self._data_path, self._data_end)):
+                if path.exists() and path.stat().st_size > end:
+                    os.truncate(path, end)
+        except OSError as error:
+            raise RunError(
+                f"cannot repair the journal in {self._lines_path.parent}: {error.strerror or error}"
+            ) from error
+        self._torn = b""
+        return warnings
+
+    def _set_aside(self) -> str:
+        """Copy the torn episode to `discarded/`, under a name of its own; return a sentence about it."""
+        folder, number = self._lines_path.parent / "discarded", 1
+        try:
+            folder.mkdir(exist_ok=True)
+            while (path := folder / f"{len(self):08d}-{number}.torn").exists():
+                number += 1
+        except OSError as error:
+            raise RunError(f"cannot make {folder}: {error.strerror or error}") from error
+        replace_atomically(path, self._torn)
+        return (
+            f"the data of the last recorded episode, {len(self)}, do not fit its line in the journal, as after a power loss; "
+            f"it is run again, and what was there is kept in {path}"
+        )
 
     def _read(self) -> None:
-        """Index the lines up to the first that is not whole; that one must be the last."""
+        """Index the lines up to the first that is not whole, which must be the last, and compare the last with its data."""
         size = self._data_path.stat().st_size if self._data_path.exists() else 0
+        line = last = b""
         if self._lines_path.exists():
             with self._lines_path.open("rb") as file:
                 while line := file.readline(MAX_LINE_BYTES):
                     if _is_half_written(line):
                         self._refuse_unless_last(file.read(1) == b"")
                         break
-                    self._index(line, size)
+                    self._index(line)
+                    last = line
         if size - self._data_end > encoded_size(self._spec.horizon, self._spec):
             raise RunError(
                 f"{self._data_path} holds {size - self._data_end} bytes of episodes that {self._lines_path} "
                 f"({len(self)} lines) does not know of; restore the journal from a copy"
             )
+        if last and not line:  # A half-written line after it means that it was synced.
+            self._take_out_torn(last)
+        for episode, mark in enumerate(self._marks):
+            if mark.offset + mark.size > size:
+                raise RunError(
+                    f"{self._data_path} has {size} bytes, too few for episode {episode} of the journal; "
+                    "restore the file from a copy"
+                )
+
+    def _take_out_torn(self, line: bytes) -> None:
+        """Forget the last episode when its data do not fit its line, as after a power loss; all others must be whole then."""
+        data = self._data_of(self._marks[-1])
+        if self._marks[-1].fits(data):
+            return
+        self._data_end, self._lines_end = self._marks.pop().offset, self._line_starts.pop()
+        for episode in range(len(self)):
+            self.outcome(episode)  # A crash spares what was synced: this is an error if it is damaged, too.
+        self._torn = line + data
+
+    def _data_of(self, mark: _Mark) -> bytes:
+        """The bytes where an episode's data should be; fewer, when the file ends early."""
+        if mark.size == 0:
+            return b""
+        try:
+            with self._data_path.open("rb") as file:
+                file.seek(mark.offset)
+                return file.read(mark.size)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise RunError(f"cannot read {self._data_path}: {error.strerror or error}") from error
 
     def _refuse_unless_last(self, last: bool) -> None:
         if not last:
@@ -247,17 +325,12 @@ class Journal:
                 "a copy (a crash cannot do this: it leaves at most a half-written last line)"
             )
 
-    def _index(self, line: bytes, size: int) -> None:
+    def _index(self, line: bytes) -> None:
         mark = self._mark(line)
         if mark is None:
             raise RunError(
                 f"{self._lines_path} is damaged at line {len(self) + 1} (its checksum or its numbers do not fit); "
                 "restore it from a copy, or cut it before this line to run the episodes from there again"
-            )
-        if mark.offset + mark.size > size:
-            raise RunError(
-                f"{self._data_path} has {size} bytes, too few for episode {len(self)} of the journal; "
-                "restore the file from a copy"
             )
         self._marks.append(mark)
         self._line_starts.append(self._lines_end)

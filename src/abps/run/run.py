@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from abps.errors import AbpsError, RunError
 from abps.run.checkpoint import SchemaError, checkpoint_paths, drop_old_checkpoints, load_checkpoint, save_checkpoint
 from abps.run.directory import RunSettings, claim, read_settings
-from abps.run.files import replace_atomically
+from abps.run.files import replace_atomically, replace_together, sync_directory
 from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
 from abps.run.scoreboard import Evaluator, Scoreboard
@@ -78,8 +78,7 @@ class Run:
             SchemaError: a checkpoint was written by another version of abps.
             RunError: the journal is damaged, or does not belong to these settings.
         """
-        newest = self._load_newest_checkpoint()  # Before anything is cut off: it knows what the journal must hold.
-        self.journal.repair()
+        newest = self._load_newest_checkpoint()
         self.spool.drop_before(len(self.journal))
         if not newest:
             self._begin_anew()
@@ -90,6 +89,7 @@ class Run:
         for name in ("DONE", "FAILED"):
             (self.path / name).unlink(missing_ok=True)
         self._tell_journal()
+        self.warnings += self.journal.repair()  # Last: a run that is refused keeps every byte of its journal.
 
     def slots(self) -> list[Slot]:
         """Return the episodes that can run now, in the order in which `record` wants them; none beyond the budget."""
@@ -172,6 +172,7 @@ class Run:
         for path in checkpoint_paths(self.path / "checkpoint"):
             if int(path.stem) > episode:
                 path.unlink()
+                sync_directory(path.parent)  # A checkpoint that comes back would say that the journal has lost a line.
         self.journal.drop_last()
         self.restore()
         if self.metrics.records:
@@ -215,6 +216,7 @@ class Run:
             except RunError as error:
                 self.warnings.append(f"{error}; the state is computed again from an earlier one and the journal")
                 continue
+            self.journal.refuse_damage(known=episodes)
             raise RunError(
                 f"{path} stands at {episodes} episodes, but the journal has {len(self.journal)}: it has lost lines. "
                 f"Restore {self.path / 'journal.jsonl'} from a copy, or delete {path.parent} to go on without them"
@@ -316,10 +318,12 @@ class Run:
 
     def _save_policies(self) -> None:
         best = self.scoreboard.best.policy if self.scoreboard.best is not None else self.search.result().best
+        contents: dict[Path, bytes] = {}
         for name, policy in (("best", best), ("current", self.search.incumbent)):
             buffer = io.BytesIO()
             policy.write(buffer)
-            replace_atomically(self.path / "policy" / f"{name}.npz", buffer.getvalue())
+            contents[self.path / "policy" / f"{name}.npz"] = buffer.getvalue()
+        replace_together(contents)
 
 
 def _described(query: Query) -> dict[str, Any]:
