@@ -41,6 +41,7 @@ class Case:
 
 CASES = {
     "ars-swimmer": Case("ars", "swimmer", 325.0, 1000, 3, 10),
+    "ars-swimmer-tanh": Case("ars", "swimmer", 325.0, 1000, 3, 10, task_changes={"policy": "linear-tanh"}),
     "ars-pendulum": Case("ars", "pendulum", 1000.0, 1000, 3, 2),
     "mpd-swimmer": Case("mpd", "swimmer", 325.0, 700, 4, task_changes=UNDISCOUNTED),
     "gibo-swimmer": Case("gibo", "swimmer", 325.0, 700, 4, task_changes=UNDISCOUNTED),
@@ -92,7 +93,7 @@ def measure(name: str, seed: int, root: Path) -> Row:
 def table(name: str, rows: list[Row]) -> str:
     """The rows of one case as Markdown, with the verdict under them."""
     case = CASES[name]
-    changes = "".join(f", {key} {value:g}" for key, value in case.task_changes.items())
+    changes = "".join(f", {key} {value}" for key, value in case.task_changes.items())
     lines = [
         f"### {name}: centre reaches {case.target:g} within {case.episodes} episodes (preset {case.preset}{changes})",
         "",
