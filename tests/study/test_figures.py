@@ -93,7 +93,8 @@ def test_scores_are_clipped_and_medians_dashed() -> None:
     medians = sorted(line.get_xdata()[0] for line in top.lines if line.get_linestyle() == "--")
     clipped = np.clip(scores.test, -1, 1)
     np.testing.assert_allclose(medians, sorted([np.median(scores.validation), np.median(clipped)]))
-    assert f"{np.corrcoef(scores.validation, clipped)[0, 1]:.2f}" in bottom.texts[0].get_text()
+    expected = f"{np.corrcoef(scores.validation, clipped)[0, 1]:.2f}".replace("-", "−")
+    assert expected in bottom.texts[0].get_text()
 
 
 def test_scores_with_holes_are_drawn() -> None:

@@ -133,7 +133,9 @@ def test_from_a_run_on_disk(tmp_path):
         "t = 2: observed θ, z₁, z₂",
     ]
     assert all(np.isfinite(panel.values).all() for panel in panels)
-    figure = draw("paper-1", load_runs([path]), Options())  # The gallery computes the same panels, nothing being stored.
+    figure = draw(
+        "paper-1", load_runs([path]), Options()
+    )  # The gallery computes the same panels, nothing being stored.
     assert [axes.get_title() for axes in figure.axes[:3]] == [panel.title for panel in panels]
     save_slices(path / "acquisition.npz", panels[:2])  # What is stored goes first.
     figure = draw("paper-1", load_runs([path]), Options())
@@ -156,7 +158,7 @@ def test_a_search_without_acquisition_is_refused(tmp_path):
     train(path, settings)
     with pytest.raises(ConfigError, match="no acquisition function"):
         run_slices(path)
-    with pytest.raises(ConfigError, match="none of the runs can show.*no acquisition function"):
+    with pytest.raises(ConfigError, match=r"none of the runs can show.*no acquisition function"):
         draw("paper-1", load_runs([path]), Options())
 
 

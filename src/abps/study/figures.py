@@ -164,6 +164,7 @@ def score_distributions(panels: Mapping[str, Scores], *, theme: Theme = LIGHT) -
                 top.axvline(float(np.median(finite)), color=colour, linestyle="--", linewidth=1.8)
         top.set_title(title)
         top.set_xlim(-CLIP, CLIP)
+        top.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[attr-defined] - Iterations are counted.
         top.set_xlabel("score")
         _scatter(bottom, pairs[0], pairs[1], theme)
         if column == 0:
@@ -189,7 +190,7 @@ def phase_times(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, them
             axes_.barh(list(bars), widths, left=left, height=0.65, label=phase, color=theme.palette[number % len(theme.palette)],
                        hatch=hatches[number % len(hatches)], edgecolor=theme.background, linewidth=0.6)  # fmt: skip
             left += widths
-        axes_.invert_yaxis()
+        axes_.set_ylim(rows - 0.5, -0.5)  # Bars are as thick in a panel with one search as in one with many.
         axes_.grid(visible=False, axis="y")
         axes_.set_title(task)
         axes_.set_xlabel("seconds per outer iteration")
@@ -290,7 +291,7 @@ def _seeds(label: str, runs: int) -> str:
 def _short_numbers(axes: "Axes", axis: str) -> None:
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     if axis == "steps":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
@@ -305,7 +306,8 @@ def _scatter(axes: "Axes", validation: Array, test: Array, theme: Theme) -> None
     axes.set_ylim(-CLIP * 1.05, CLIP * 1.05)
     axes.set_xlabel("validation R̃²")
     if x.size > 2 and x.std() > 0 and y.std() > 0:
-        axes.text(0.04, 0.93, f"correlation {np.corrcoef(x, y)[0, 1]:.2f}", transform=axes.transAxes, va="top")
+        correlation = f"{np.corrcoef(x, y)[0, 1]:.2f}".replace("-", "−")
+        axes.text(0.04, 0.93, f"correlation {correlation}", transform=axes.transAxes, va="top")
 
 
 def _ray(axes: "Axes", direction: Array, reach: float, colour: str, dash: str, label: str) -> None:

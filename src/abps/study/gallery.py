@@ -76,15 +76,21 @@ def save(figure: "Figure", path: Path) -> None:
 def _curves(quantity: str, ylabel: str) -> Callable[[Sequence[Run], Options], "Figure"]:
     def make(runs: Sequence[Run], options: Options) -> "Figure":
         panels = _bands(group_runs(runs), quantity, options)
-        label = f"{ylabel} ({options.statistic if options.statistic != 'iqm' else 'IQM'})"
-        return figures.learning_curves(panels, axis=options.axis, ylabel=label, theme=options.theme)
+        return figures.learning_curves(panels, axis=options.axis, ylabel=_named(ylabel, options), theme=options.theme)
 
     return make
 
 
+def _named(quantity: str, options: Options) -> str:
+    """A label of the y-axis, in two lines: one would be longer than a panel is high."""
+    return f"{quantity}\n({'IQM' if options.statistic == 'iqm' else options.statistic})"
+
+
 def _per_minute(runs: Sequence[Run], options: Options) -> "Figure":
     panels = _bands(group_runs(runs), "max_return", Options("minutes", options.statistic, options.theme))
-    return figures.learning_curves(panels, axis="minutes", ylabel="maximum return", theme=options.theme)
+    return figures.learning_curves(
+        panels, axis="minutes", ylabel=_named("maximum return", options), theme=options.theme
+    )
 
 
 def _ablation(runs: Sequence[Run], options: Options) -> "Figure":
@@ -103,7 +109,8 @@ def _ablation(runs: Sequence[Run], options: Options) -> "Figure":
         raise ConfigError("the runs differ in more settings than aggregation and reset_worst; give fewer runs")
     order = {label: rank for rank, label in enumerate(sorted({group.label for group in groups}))}
     panels = _bands(sorted(groups, key=lambda g: (task_order(g.task), order[g.label])), "max_discounted", options)
-    return figures.learning_curves(panels, axis=options.axis, ylabel="maximum discounted return", theme=options.theme)
+    ylabel = _named("maximum discounted return", options)
+    return figures.learning_curves(panels, axis=options.axis, ylabel=ylabel, theme=options.theme)
 
 
 def _bands(groups: Sequence[Group], quantity: str, options: Options) -> dict[str, dict[str, Band]]:
