@@ -108,10 +108,11 @@ function scales(options, width, height, margin) {
   if (!domain || !lead.length) return null;
   const xHigh = options.xEnd || Math.max(...lead.map((one) => Math.max(...one.x.filter(known)))) || 1;
   const [low, high] = domain;
+  const [floor, ceiling] = options.clip ? [Math.max(low, options.clip[0]), Math.min(high, options.clip[1])] : domain;
   const inner = [width - margin.left - margin.right, height - margin.top - margin.bottom];
   const share = options.log
     ? (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low)
-    : (value) => (Math.min(Math.max(value, low), high) - low) / (high - low);
+    : (value) => (Math.min(Math.max(value, floor), ceiling) - low) / (high - low);
   return {
     low, high, xHigh,
     x: (value) => margin.left + (value / xHigh) * inner[0],
