@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 
 TASK ?= pendulum
-SEARCH ?= ars
-SEED ?= 2
-EPISODES ?= 500
+SEARCH ?= abs
+SEED ?= 0
+EPISODES ?= 300
 RUNS ?= runs
 RUN = $(RUNS)/$(TASK)/$(SEARCH)/seed-$(SEED)
 
