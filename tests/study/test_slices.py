@@ -87,6 +87,8 @@ def test_panels_show_the_acquisition_where_they_say(name, states):
     assert np.allclose(axes @ axes.T, np.eye(2))
     for count, panel in enumerate(panels):
         other.load(rewound(state, count))
+        assert np.array_equal(panel.first, panels[0].first)
+        assert np.abs(panel.probes).max(initial=0.0) < panel.first[-1]
         criterion = DescentProbability(other.posterior)
         for row, column in ((0, 0), (40, 40), (13, 70)):
             place = other.centre + np.array([panel.first[column], panel.second[row]]) @ axes

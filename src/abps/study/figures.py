@@ -219,8 +219,19 @@ def acquisition_slices(panels: Sequence[Acquisition], *, theme: Theme = LIGHT) -
             axes_.plot(
                 *panel.probes.T, "o", ms=6, color="white", mec="black", mew=0.8, label="probes", linestyle="none"
             )
-        axes_.plot(*panel.maximum, "o", ms=8, color="#56B4E9", mec="black", label="maximum", linestyle="none")
+        axes_.plot(
+            *panel.maximum,
+            "o",
+            ms=8,
+            color="#56B4E9",
+            mec="black",
+            label="maximum",
+            linestyle="none",
+            clip_on=False,
+            zorder=3,
+        )  # It may lie on the border.
         axes_.plot(0.0, 0.0, "*", ms=13, color="#F0E442", mec="black", mew=0.8, label="centre", linestyle="none")
+        axes_.set(xlim=(panel.first[0], panel.first[-1]), ylim=(panel.second[0], panel.second[-1]))
         axes_.set_title(panel.title)
         axes_.set_xlabel("first direction")
         axes_.grid(visible=False)

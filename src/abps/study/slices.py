@@ -33,6 +33,8 @@ POINTS = 81
 """g: grid points per axis; odd, so that the centre is one of them."""
 REACH = 2.5
 """Half width of the plane in (median effective) lengthscales."""
+MARGIN = 1.15
+"""The plane is widened until probes lie inside it by this factor; the box of probes has corners farther out than its sides."""
 TIE = 1e-6
 """Maxima whose values differ by less than this share of the range are the same: one probe cannot tell ahead from behind."""
 
@@ -68,11 +70,12 @@ def search_slices(search: LocalSearch[Any], state: dict[str, Any], probes: int =
     if len(known) < probes:
         raise ConfigError(f"the newest centre has {len(known)} probes in the window, the figure shows {probes}")
     axes = plane(search, known)
+    half = max(_reach(search), MARGIN * float(np.abs((np.array(known) - search.centre) @ axes.T).max(initial=0.0)))
     panels = []
     for count in range(probes + 1):
         search.load(rewound(state, count))
         names = ", ".join(["θ", *(f"z{_subscript(number + 1)}" for number in range(count))])
-        panels.append(acquisition_slice(search, axes, f"t = {count}: observed {names}"))
+        panels.append(acquisition_slice(search, axes, f"t = {count}: observed {names}", half))
     return panels
 
 
@@ -110,11 +113,11 @@ def plane(search: LocalSearch[Any], probes: list[Array]) -> Array:
     raise ConfigError("no second direction for the plane: μ is not finite")
 
 
-def acquisition_slice(search: LocalSearch[Any], axes: Array, title: str) -> Acquisition:
-    """The criterion of the search as it stands, on the plane of `axes` (2, d) through its centre."""
+def acquisition_slice(search: LocalSearch[Any], axes: Array, title: str, half: float | None = None) -> Acquisition:
+    """The criterion of the search as it stands, on the plane of `axes` (2, d) through its centre, ± `half` along both."""
     posterior, offsets = search.posterior, search.points - search.centre
     criterion = (GradientInformation if isinstance(search.config, GiboConfig) else DescentProbability)(posterior)
-    half = min(search.config.acquisition.radius, REACH * float(np.median(posterior.hyper.effective)))
+    half = _reach(search) if half is None else half
     line = np.linspace(-half, half, POINTS)
     grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     values = criterion.values(search.centre + grid @ axes)
@@ -132,6 +135,11 @@ def acquisition_slice(search: LocalSearch[Any], axes: Array, title: str) -> Acqu
         mean_gradient=axes @ search.mean_gradient() if isinstance(search, AdvantageSearch) else None,
         gradient=gradient,
     )
+
+
+def _reach(search: LocalSearch[Any]) -> float:
+    """Half width of the plane: a few lengthscales, but not beyond where probes are looked for."""
+    return min(search.config.acquisition.radius, REACH * float(np.median(search.posterior.hyper.effective)))
 
 
 def _maximum(grid: Array, values: Array, gradient: Array) -> Array:
