@@ -67,11 +67,13 @@ class GpConfig:
     signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")
     noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
     noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
-    starts: int = setting(32, "hyper-parameter starts that are compared by their evidence")
-    polished: int = setting(10, "how many of the best starts run a short leg of L-BFGS-B")
-    leg: int = setting(10, "L-BFGS-B iterations of the short leg")
-    finalists: int = setting(3, "how many of the leaders after the short leg are polished to the end")
-    iterations: int = setting(200, "L-BFGS-B iterations of a finalist, at most")
+    starts: int = setting(24, "hyper-parameter starts that are compared by their evidence")
+    polished: int = setting(12, "how many of the best starts set out on an L-BFGS")
+    leg: int = setting(
+        8, "after so many steps the worse half gives up, and who follows a better one to the same optimum"
+    )
+    finalists: int = setting(8, "how many never give up for being worse")
+    iterations: int = setting(200, "L-BFGS iterations of one start, at most")
     refit: str = setting(
         "warm",
         "after a probe: warm, polish the last optimum only; full, all starts again (always done at a new centre)",
@@ -114,8 +116,8 @@ class AcquisitionConfig:
 
     radius: float = setting(0.1, "half width of the box around the centre θ that probes stay in")
     starts: int = setting(32, "starting points drawn from N(θ, design_std²)")
-    polished: int = setting(4, "how many of the best starts are polished by L-BFGS-B")
-    iterations: int = setting(100, "L-BFGS-B iterations of one polished start, at most")
+    polished: int = setting(8, "how many of the best starts are polished by a bounded L-BFGS")
+    iterations: int = setting(100, "L-BFGS iterations of one polished start, at most")
     avoid_radius: float = setting(0.1, "no probe closer than this to a failed one, in lengthscales; 0 switches it off")
 
     def __post_init__(self) -> None:

@@ -1,10 +1,10 @@
-"""Maximise a criterion inside a box: screen many starts by value, polish the best with L-BFGS-B (Appendix A).
+"""Maximise a criterion inside a box: screen many starts by value, polish the best with a bounded L-BFGS (Appendix A).
 
-Shapes: m starts, d parameters, q members of a joint batch. Screening is one vectorised call; polishing runs in whitened coordinates (differences
-divided by the effective lengthscales), where the criterion is well scaled, with true bounds. Everything is a function of the arguments: the same
+Shapes: m starts, d parameters, q members of a joint batch. Screening is one vectorised call; polishing advances all chosen starts together (`gp.lbfgs`), in
+whitened coordinates (differences divided by the effective lengthscales), where the criterion is well scaled, with true bounds. Everything is a function of the arguments: the same
 generator gives the same maximum.
 
-A start whose value or gradient becomes NaN or infinite is dropped. Candidates within `avoid_radius` of a failed point are passed over for the next
+A start whose value or gradient is NaN or infinite is dropped, a step to such a place shortened. Candidates within `avoid_radius` of a failed point are passed over for the next
 best. What happens when nothing is left is defined, and reported in `Maximum.fallback`:
 
 - `""`: a polished start won;
@@ -13,15 +13,14 @@ best. What happens when nothing is left is defined, and reported in `Maximum.fal
 - `"crowded"`: the box lies within the forbidden balls; the random point farthest from them.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from abps.errors import ConfigError, ShapeError
+from abps.gp.lbfgs import minimise_lanes
 
 __all__ = ["Criterion", "Joint", "JointCriterion", "Maximum", "maximise"]
 
@@ -39,7 +38,7 @@ class Criterion(Protocol):
         ...
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(d,) → number, (d,)"""
+        """(m, d) → (m,), (m, d)"""
         ...
 
 
@@ -63,9 +62,9 @@ class Joint:
         return np.array([self.criterion.joint_and_gradient(row.reshape(self.size, -1))[0] for row in candidates])
 
     def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(q·d,) → number, (q·d,)"""
-        value, gradient = self.criterion.joint_and_gradient(candidates.reshape(self.size, -1))
-        return np.asarray(value), gradient.ravel()
+        """(m, q·d) → (m,), (m, q·d)"""
+        found = [self.criterion.joint_and_gradient(row.reshape(self.size, -1)) for row in candidates]
+        return np.array([value for value, _ in found]), np.array([gradient.ravel() for _, gradient in found])
 
 
 class Maximum(NamedTuple):
@@ -87,10 +86,6 @@ class Maximum(NamedTuple):
     """Starts that went bad."""
 
 
-class _WentBad(Exception):
-    """A value or gradient of a start under way is not finite."""
-
-
 def maximise(
     criterion: Criterion,
     starts: Array,
@@ -99,7 +94,7 @@ def maximise(
     scale: Array,
     rng: np.random.Generator,
     *,
-    polished: int = 4,
+    polished: int = 8,
     iterations: int = 100,
     avoid: Array | None = None,
     avoid_radius: float = 0.0,
@@ -114,7 +109,7 @@ def maximise(
         scale: (d,) effective lengthscales, the unit of polishing and of `avoid_radius`.
         rng: used only when no start is usable.
         polished: how many of the best starts are polished.
-        iterations: L-BFGS-B iterations of one start, at most.
+        iterations: L-BFGS iterations of one start, at most.
         avoid: (f, d) failed points that must not be proposed again.
         avoid_radius: how far away from them a proposal must be, as a Euclidean distance in effective lengthscales.
     """
@@ -133,13 +128,15 @@ def maximise(
     best: Maximum | None = None
     top = float(values[order[0]]) if len(order) else np.nan
     unit = _unit(values[order])
-    for index in order[:polished]:
-        point, value, used = _polish(criterion, starts[index], lower, upper, scale, top, unit, iterations)
-        evaluations += used
-        if point is None:
-            dropped += 1
-        elif _outside(point[None], avoid, avoid_radius, scale)[0] and (best is None or value > best.value):
-            best = Maximum(point, value, int(index), value > top, "", 0, 0)
+    chosen = order[:polished]
+    points, reached, bad, used = _polish(criterion, starts[chosen], lower, upper, scale, top, unit, iterations)
+    evaluations += used
+    dropped += int(bad.sum())
+    allowed = _outside(points, avoid, avoid_radius, scale) & ~bad
+    if allowed.any():
+        lane = int(np.argmax(np.where(allowed, reached, -np.inf)))
+        value = float(reached[lane])
+        best = Maximum(points[lane], value, int(chosen[lane]), value > top, "", 0, 0)
     screened = [index for index in order if free[index]]
     if screened and (best is None or values[screened[0]] > best.value):
         index = screened[0]
@@ -157,7 +154,7 @@ def _quiet(criterion: Criterion, candidates: Array) -> Array:
 
 
 def _unit(values: Array) -> float:
-    """The spread of the screened values, by which the objective is divided so that L-BFGS-B's tolerances mean the same at any scale."""
+    """The spread of the screened values, by which the objective is divided so that L-BFGS's tolerances mean the same at any scale."""
     if not len(values):
         return 1.0
     spread = float(values.max() - values.min())
@@ -166,42 +163,27 @@ def _unit(values: Array) -> float:
 
 def _polish(
     criterion: Criterion,
-    start: Array,
+    starts: Array,
     lower: Array,
     upper: Array,
     scale: Array,
     top: float,
     unit: float,
     iterations: int,
-) -> tuple[Array | None, float, int]:
-    """L-BFGS-B from one start; (None, NaN, evaluations) when it went bad."""
-    used = 0
+) -> tuple[Array, Array, NDArray[np.bool_], int]:
+    """L-BFGS from every start (m, d) at once: points, values, which went bad, evaluations."""
+    if not len(starts):
+        return starts, np.zeros(0), np.zeros(0, dtype=bool), 0
     steps = -scale / unit
 
-    def objective(scaled: Array) -> tuple[float, Array]:
-        nonlocal used
-        used += 1
-        value, gradient = criterion.values_and_gradients(np.minimum(np.maximum(scaled * scale, lower), upper))
-        loss, slope = (top - float(value)) / unit, gradient * steps
-        if not math.isfinite(loss + float(slope @ slope)):
-            raise _WentBad
-        return loss, slope
+    def objective(scaled: Array) -> tuple[Array, Array]:
+        values, gradients = criterion.values_and_gradients(np.minimum(np.maximum(scaled * scale, lower), upper))
+        return (top - values) / unit, gradients * steps
 
-    try:
-        with np.errstate(all="ignore"):
-            found = minimize(
-                objective,
-                start / scale,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=np.stack([lower / scale, upper / scale], axis=1),
-                options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-10, "gtol": 1e-8},
-            )
-    except _WentBad:
-        return None, float("nan"), used
-    point = np.clip(found.x * scale, lower, upper)
-    value = float(_quiet(criterion, point[None])[0])
-    return (point, value, used + 1) if np.isfinite(value) else (None, float("nan"), used + 1)
+    found = minimise_lanes(objective, starts / scale, lower / scale, upper / scale, iterations=iterations)
+    points = np.clip(found.points * scale, lower, upper)
+    values = _quiet(criterion, points)
+    return points, values, found.bad | ~np.isfinite(values), found.evaluations + len(points)
 
 
 def _distances(points: Array, avoid: Array, scale: Array) -> Array:

@@ -9,7 +9,8 @@ costs two n×n×d matrix products:
 
     Σ_jk A_jk (x_ji − x_ki)² = 2 (Σ_j x_ji² Σ_k A_jk − x_iᵀ A x_i).
 
-Many starts are compared by evidence, the best run a short leg of L-BFGS-B, the leaders are polished to the end; the previous optimum is always among those that run.
+Many starts are compared by evidence and the best set out together (`lbfgs`); after every leg the worse half gives up, and so does a start that is
+about to reach the optimum of a better one. The previous optimum is always among those that set out.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
 from abps.config import GpConfig
 from abps.errors import NumericsError, ShapeError
 from abps.gp.kernel import Hyper
+from abps.gp.lbfgs import minimise_lanes
 from abps.gp.linalg import cholesky, squared_distances
 
 __all__ = ["Evidence", "Fit", "fit", "noise_estimate"]
@@ -30,6 +31,14 @@ Array = NDArray[np.float64]
 
 _ROUNDING = 1e-10
 """Repeated returns whose spread is below this fraction of their size are equal but for rounding."""
+
+
+_PROGRESS = 1e-6
+"""A start has converged when a step improves the evidence by less than this, relative to it."""
+
+
+_MERGE = 0.2
+"""Starts closer than this fraction of the bounds' width in every parameter are taken to be on the way to the same optimum."""
 
 
 class Fit(NamedTuple):
@@ -245,20 +254,27 @@ def _fallback(evidence: Evidence, lower: Array, upper: Array, previous: Hyper | 
 def _starts(
     evidence: Evidence, lower: Array, upper: Array, config: GpConfig, rng: np.random.Generator, previous: Hyper | None
 ) -> tuple[Array, list[str]]:
-    """Starts (m, size) and their names: warm, the centre of the bounds, equal lengthscales on a grid, random."""
+    """Starts (m, size) and their names: warm, the centre of the bounds, then in turn equal, nearly equal and mostly long lengthscales.
+
+    A window has too few points for all lengthscales: at most optima many of them are long and the noise is small. Independent uniform
+    lengthscales, as likely too short for any two points to be correlated, find the best optimum half as often for the same number of evaluations.
+    """
     rows, names = [0.5 * (lower + upper)], ["centre"]
     if previous is not None and len(previous.lengthscales) == evidence.d:
         rows.insert(0, _vector(evidence, previous, lower, upper))
         names.insert(0, "warm")
-    width = upper - lower
     while len(rows) < config.starts:
+        kind = len(rows) % 4
         position = rng.uniform(size=evidence.size)
-        name = "random"
-        if len(rows) % 4 == 1:  # Every fourth start has equal lengthscales.
-            position[: evidence.d] = rng.uniform()
-            name = "grid"
-        rows.append(lower + position * width)
-        names.append(name)
+        if kind == 3:
+            position[: evidence.d] **= 0.4
+        else:
+            spread = 0.1 if kind == 1 else 0.0
+            position[: evidence.d] = rng.uniform(0.3, 1.0) + spread * rng.standard_normal(evidence.d)
+        position[evidence.d] = 0.3 + 0.4 * position[evidence.d]
+        position[evidence.d + 1] *= 0.5
+        rows.append(lower + np.clip(position, 0.0, 1.0) * (upper - lower))
+        names.append(("grid", "random", "grid", "random")[kind])
     return np.array(rows[: config.starts]), names[: config.starts]
 
 
@@ -273,16 +289,36 @@ def _search(
     chosen = order[: config.polished]
     if "warm" in names and 0 not in chosen and 0 in order:
         chosen[-1] = 0
-    best = (starts[order[0]], float(values[order[0]]), names[order[0]])
-    field = [(starts[index], float(values[index]), names[index]) for index in chosen]
-    # A short leg for many, the full way for the few that lead then: most starts that end in a poor optimum show it early.
-    for size, iterations in ((len(field), config.leg), (config.finalists, config.iterations)):
-        polished = [_polish(evidence, start, lower, upper, iterations, name) for start, _, name in field[:size]]
-        field = sorted((found for found in polished if found is not None), key=lambda found: -found[1])
-        if field and field[0][1] > best[1]:
-            best = field[0]
-    parameters, value, winner = best
+    # Many set out and the worse half gives up after every leg: most starts that end in a poor optimum show it early.
+    found = minimise_lanes(
+        lambda parameters: _losses(evidence, parameters),
+        starts[chosen],
+        lower,
+        upper,
+        iterations=config.iterations,
+        progress=_PROGRESS,
+        flatness=1e-4,
+        leg=config.leg,
+        finalists=config.finalists,
+        merge=_MERGE,
+    )
+    best = int(np.argmin(np.where(found.bad, np.inf, found.losses)))
+    parameters, value, winner = found.points[best], -float(found.losses[best]), names[chosen[best]]
+    if not value >= values[order[0]]:  # Every lane was bad.
+        parameters, value, winner = starts[order[0]], float(values[order[0]]), names[order[0]]
     return Fit(evidence.hyper(parameters), float(value), winner, "", evidence.evaluations, evidence.jitter(parameters))
+
+
+def _losses(evidence: Evidence, parameters: Array) -> tuple[Array, Array]:
+    """Negative evidence (m,) and its gradient (m, size) of every row; NaN where the Gram matrix cannot be factored."""
+    losses, gradients = np.empty(len(parameters)), np.empty(parameters.shape)
+    for row, vector in enumerate(parameters):
+        try:
+            value, gradient = evidence.value_and_gradient(vector)
+        except NumericsError:
+            value, gradient = np.nan, np.nan
+        losses[row], gradients[row] = -value, -np.asarray(gradient)
+    return losses, gradients
 
 
 def _value(evidence: Evidence, parameters: Array) -> float:
@@ -292,29 +328,3 @@ def _value(evidence: Evidence, parameters: Array) -> float:
     except NumericsError:
         return -np.inf
     return value if np.isfinite(value) else -np.inf
-
-
-def _polish(
-    evidence: Evidence, start: Array, lower: Array, upper: Array, iterations: int, name: str
-) -> tuple[Array, float, str] | None:
-    """L-BFGS-B from one start: parameters, evidence and the start's name; None when it went bad."""
-
-    def objective(parameters: Array) -> tuple[float, Array]:
-        value, gradient = evidence.value_and_gradient(parameters)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            raise NumericsError("the evidence is not finite")
-        return -value, -gradient
-
-    try:
-        with np.errstate(all="ignore"):
-            found = minimize(
-                objective,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=np.stack([lower, upper], axis=1),
-                options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-8, "gtol": 1e-4},
-            )
-    except NumericsError:
-        return None
-    return np.clip(found.x, lower, upper), -float(found.fun), name

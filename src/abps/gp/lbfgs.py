@@ -1,0 +1,202 @@
+"""Projected L-BFGS for many starts at once: one vectorised evaluation advances every start by one trial step.
+
+Shapes: m starts (lanes), d coordinates, h stored pairs. An optimiser of one start at a time spends more on its own bookkeeping than the engine spends on a
+criterion, and the engine's cost per candidate falls when it is given many; hence the lanes, which share nothing but the calls.
+
+Every lane minimises within true bounds by the two-metric projection: coordinates at a bound whose gradient points out of the box are held, the quasi-Newton
+direction is computed in the others from the pairs restricted to them (in the compact form, so that one batched solve replaces the two loops), and the
+step is projected onto the box and shortened until the value falls enough (Armijo along the projected path). A pair without positive curvature among
+the free coordinates is left out. A lane ends when its projected gradient or its progress is small; a lane whose value or gradient is not finite where
+it starts is bad, while a trial step to such a place is only shortened.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Descent", "minimise_lanes"]
+
+Array = NDArray[np.float64]
+
+_PAIRS = 10
+"""Pairs of steps and gradient changes that are remembered."""
+_DECREASE = 1e-4
+"""Fraction of the decrease predicted by the gradient that a step must reach."""
+_CURVATURE = 1e-10
+"""A pair enters only when sᵀy exceeds this fraction of yᵀy."""
+_SHORTENINGS = 25
+"""Times a step may be shortened before its lane is taken to have converged."""
+
+
+_DIAGONAL = np.arange(_PAIRS)
+
+
+class Descent(NamedTuple):
+    """Where the lanes ended."""
+
+    points: Array
+    """(m, d), inside the box."""
+    losses: Array
+    """(m,)"""
+    bad: NDArray[np.bool_]
+    """(m,) lanes whose start has no finite value or gradient."""
+    evaluations: int
+    """Evaluations of single candidates."""
+
+
+class _Lanes:
+    """The lanes under way, one row each in every array; `select` drops the rows of those that have ended."""
+
+    def __init__(self, x: Array, loss: Array, gradient: Array) -> None:
+        m, d = x.shape
+        self.index = np.arange(m)
+        self.x, self.loss, self.gradient = x, loss, gradient
+        self.memory = np.zeros((m, 2 * _PAIRS, d))
+        """Steps, then changes of the gradient; zeros where there is no pair yet. A new pair replaces the oldest in its slot."""
+        self.born = np.zeros((m, _PAIRS), dtype=int)
+        """In which iteration a slot was filled."""
+        self.length = np.ones(m)
+        self.shortened, self.iterations = np.zeros(m, dtype=int), np.zeros(m, dtype=int)
+
+    def select(self, keep: NDArray[np.bool_]) -> None:
+        for name, value in vars(self).items():
+            setattr(self, name, value[keep])
+
+    def accept(self, rows: NDArray[np.intp], x: Array, loss: Array, gradient: Array) -> None:
+        """Move the lanes `rows` to x (their rows of it), and remember the pair."""
+        slots = self.iterations[rows] % _PAIRS
+        self.memory[rows, slots] = x - self.x[rows]
+        self.memory[rows, slots + _PAIRS] = gradient - self.gradient[rows]
+        self.x[rows], self.loss[rows], self.gradient[rows] = x, loss, gradient
+        self.length[rows], self.shortened[rows] = 1.0, 0
+        self.iterations[rows] += 1
+        self.born[rows, slots] = self.iterations[rows]
+
+    def direction(self, free: Array) -> Array:
+        """−H·g restricted to the free coordinates, (m, d); `free` is 1.0 there and 0.0 elsewhere.
+
+        Compact form of the inverse (Byrd, Nocedal and Schnabel, 1994): with R the part of SᵀY in which the step is not younger than the change, D its
+        diagonal, H = γI + S R⁻ᵀ(D + γYᵀY)R⁻¹Sᵀ − γ(S R⁻ᵀYᵀ + Y R⁻¹Sᵀ). A pair without positive curvature has its row and column of R replaced by those of I.
+        """
+        slope = self.gradient * free
+        gram = self.memory @ (self.memory[:, _PAIRS:] * free[:, None, :]).transpose(0, 2, 1)
+        products, squares = gram[:, :_PAIRS], gram[:, _PAIRS:]  # SᵀY and YᵀY over the free coordinates
+        curvature, sizes = products[:, _DIAGONAL, _DIAGONAL], squares[:, _DIAGONAL, _DIAGONAL]
+        valid = curvature > _CURVATURE * sizes
+        ages = np.where(valid, self.born, 0)
+        triangle = products * ((ages[:, :, None] <= ages[:, None, :]) & (ages[:, :, None] > 0))
+        triangle[:, _DIAGONAL, _DIAGONAL] += ~valid
+        # The newest valid pair sets the scale γ; without one, the first step has at most length 1.
+        lanes, newest = np.arange(len(ages)), ages.argmax(1)
+        short = 1.0 / np.maximum(1.0, np.sqrt(np.einsum("md,md->m", slope, slope)))
+        ratio = curvature[lanes, newest] / np.where(valid, sizes, 1.0)[lanes, newest]
+        scale = np.where(valid[lanes, newest], ratio, short)[:, None]
+        along = (self.memory @ slope[:, :, None])[:, :, 0]  # Sᵀg, then Yᵀg
+        try:
+            first = np.linalg.solve(triangle, (valid * along[:, :_PAIRS])[:, :, None])  # R⁻¹Sᵀg
+            inner = curvature * first[:, :, 0] + scale * ((squares @ first)[:, :, 0] - along[:, _PAIRS:])
+            second = np.linalg.solve(triangle.transpose(0, 2, 1), (valid * inner)[:, :, None])
+        except np.linalg.LinAlgError:  # The triangle has underflowed: a plain gradient step helps everywhere.
+            return -short[:, None] * slope
+        weights = np.concatenate([second[:, :, 0], -scale * first[:, :, 0]], axis=1)
+        step = -(scale * slope + free * (weights[:, None, :] @ self.memory)[:, 0])
+        uphill = ~(np.einsum("md,md->m", step, slope) < 0.0)  # Only rounding can do that.
+        if uphill.any():
+            step[uphill] = -short[uphill, None] * slope[uphill]
+        return step
+
+
+@np.errstate(all="ignore")  # What is not finite is looked for, and dealt with.
+def minimise_lanes(
+    objective: Callable[[Array], tuple[Array, Array]],
+    starts: Array,
+    lower: Array,
+    upper: Array,
+    *,
+    iterations: int,
+    progress: float = 1e-10,
+    flatness: float = 1e-8,
+    leg: int = 0,
+    finalists: int = 0,
+    merge: float = 0.0,
+) -> Descent:
+    """Minimise `objective` within [lower, upper] from every start.
+
+    Args:
+        objective: (m, d) → losses (m,), gradients (m, d), every row on its own.
+        starts: (m, d); moved into the box.
+        lower: (d,) lower bounds.
+        upper: (d,) upper bounds.
+        iterations: accepted steps of one lane, at most.
+        progress: a lane ends when a step lowers the loss by less than this, relative to max(|loss|, 1).
+        flatness: a lane ends when no coordinate of its projected gradient is larger.
+        leg: after every so many rounds only the better half of the lanes goes on; 0: all go on.
+        finalists: so many lanes are never cut for being worse.
+        merge: after every leg, a lane closer than this to a better one ends (largest coordinate, as a fraction of the box): both are on the way to one minimum.
+    """
+    points = np.clip(starts, lower, upper)
+    losses, gradients = objective(points)
+    losses = np.array(losses)
+    evaluations, rounds, left = len(points), 0, len(points)
+    bad = ~_finite(losses, gradients)
+    lanes = _Lanes(points.copy(), losses.copy(), np.array(gradients))
+    running = ~bad & ~_flat(lanes, lower, upper, flatness)
+    while running.any():
+        if not running.all():
+            lanes.select(running)
+        running = _round(lanes, objective, lower, upper, progress)
+        rounds, evaluations = rounds + 1, evaluations + len(running)
+        running &= (lanes.iterations < iterations) & ~_flat(lanes, lower, upper, flatness)
+        points[lanes.index], losses[lanes.index] = lanes.x, lanes.loss
+        if leg and rounds % leg == 0:
+            left = max(finalists, (left + 1) // 2)
+            ranked = np.sort(np.where(bad, np.inf, losses))
+            running &= lanes.loss <= ranked[min(left, len(ranked)) - 1]
+            running &= ~_merged(lanes, points, losses, merge * (upper - lower))
+    return Descent(points, losses, bad, evaluations)
+
+
+def _round(
+    lanes: _Lanes, objective: Callable[[Array], tuple[Array, Array]], lower: Array, upper: Array, progress: float
+) -> NDArray[np.bool_]:
+    """One trial step of every lane; returns which lanes still make progress."""
+    held = (lanes.x <= lower) & (lanes.gradient > 0.0) | (lanes.x >= upper) & (lanes.gradient < 0.0)
+    direction = lanes.direction(np.where(held, 0.0, 1.0))
+    trial = np.minimum(np.maximum(lanes.x + lanes.length[:, None] * direction, lower), upper)
+    loss, gradient = objective(trial)
+    predicted = np.einsum("md,md->m", lanes.gradient, trial - lanes.x)
+    rise = loss - lanes.loss
+    good = (predicted < 0.0) & (rise <= _DECREASE * predicted) & _finite(loss, gradient)
+    size = np.maximum(np.maximum(np.abs(lanes.loss), np.abs(loss)), 1.0)
+    on = ~(good & (-rise <= progress * size))
+    if not good.all():
+        # The minimum of the parabola through value, slope and new value; a tenth where that means nothing.
+        cut = -0.5 * predicted / (rise - predicted)
+        cut = np.where((predicted < 0.0) & np.isfinite(cut), np.clip(cut, 0.1, 0.5), 0.1)
+        lanes.length = np.where(good, lanes.length, lanes.length * cut)
+        lanes.shortened += ~good
+        on &= lanes.shortened <= _SHORTENINGS
+    rows = np.flatnonzero(good)
+    lanes.accept(rows, trial[rows], loss[rows], gradient[rows])
+    return on
+
+
+def _finite(losses: Array, gradients: Array) -> NDArray[np.bool_]:
+    return np.isfinite(losses + np.einsum("md,md->m", gradients, gradients))
+
+
+def _flat(lanes: _Lanes, lower: Array, upper: Array, flatness: float) -> NDArray[np.bool_]:
+    """Whether a gradient step would leave the lane where it is, up to `flatness`."""
+    moved = np.minimum(np.maximum(lanes.x - lanes.gradient, lower), upper) - lanes.x
+    return np.abs(moved).max(1) <= flatness
+
+
+def _merged(lanes: _Lanes, points: Array, losses: Array, distance: Array) -> NDArray[np.bool_]:
+    """Which lanes are within `distance` (d,) of where a better lane is or ended."""
+    merged = np.zeros(len(lanes.index), dtype=bool)
+    for row, own in enumerate(lanes.index):
+        better = (losses < losses[own]) | ((losses == losses[own]) & (np.arange(len(losses)) < own))
+        merged[row] = bool((np.abs(points[better] - points[own]) < distance).all(1).any())
+    return merged
