@@ -3,7 +3,7 @@
     python benchmarks/critics/pairs.py cheetah --seed 0 --iterations 25      # from the project's folder, inside its environment
 
 A run is one file in the work folder (`runs/critic-study` unless told otherwise; not in git): every query's parameters, role, outer
-iteration and normaliser, and all episodes one after the other. It is deterministic, so anyone can make it again, and a run that is there is
+iteration and normaliser, and all episodes one after the other. It is deterministic for one version of the library; a run that is there is
 not made again. A *pair* is a run cut off after an outer iteration: θ is that iteration's centre, the replay everything told by then.
 
 Shapes: q queries, e episodes, N steps in all, d parameters, s and a observation and action sizes.
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import LocalSearchConfig, replace
 from abps.normaliser import Normaliser
 from abps.presets import search_config, task_config
 from abps.rollouts.episode import run_episode
@@ -94,10 +93,7 @@ def make_run(task_name: str, search_name: str, seed: int, iterations: int, work:
         return path
     task = make_task(task_config(task_name))
     env = task.make_env()
-    config = search_config(search_name, task_name)
-    if isinstance(config, LocalSearchConfig):  # The stored runs are older than warm refits.
-        config = replace(config, gp=replace(config.gp, refit="full"))
-    search = make_search(search_name, task.spec, config, seed=seed)
+    search = make_search(search_name, task.spec, search_config(search_name, task_name), seed=seed)
     told: list[tuple[Any, list[Trajectory]]] = []
     returns, episodes, start = [], 0, time.process_time()
     while search.iteration < iterations:

@@ -54,9 +54,7 @@ class Case:
         self.pair, self.spec = pair, pair.run.task.spec
         self.truth = load_truth(pair.name)
         if not np.array_equal(self.truth.parameters, pair.centre.parameters):
-            raise SystemExit(
-                f"the run of {pair.name} is not the one whose gradient is stored; README.md says how to remake it"
-            )
+            raise SystemExit(f"the run of {pair.name} is not the one whose gradient is stored; see README.md")
         self.task = self.spec.name
         self.settings = search_config("abs", self.task)
         self.scale = float(self.spec.reward_scale or 1.0)

@@ -69,6 +69,10 @@ def measure(pair: Pair, directions: int) -> None:
     """Add directions to a pair's file until there are so many."""
     task, centre, path = pair.run.task, pair.centre, truth_file(pair.name)
     spec = replace(task.spec, horizon=horizon(task))
+    if path.exists() and not np.array_equal(load_truth(pair.name).parameters, centre.parameters):
+        raise SystemExit(
+            f"{path} belongs to another θ; move it away, and with it the lines of {pair.name} in results.jsonl"
+        )
     ups, downs = (list(part) for part in _stored(path))
     env, start = task.make_env(), time.process_time()
     while len(ups) < directions:
