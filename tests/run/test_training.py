@@ -10,6 +10,8 @@ import pytest
 from abps.config import ArsConfig
 from abps.errors import RunError
 from abps.run.loop import train
+from abps.run.run import open_run
+from abps.tasks.gym import make_task
 
 Make = Callable[..., Any]
 
@@ -122,3 +124,15 @@ def test_a_directory_holds_one_run(tmp_path: Path, make_settings: Make, run_new:
     run_new(tmp_path / "run", make_settings(episodes=6))
     with pytest.raises(RunError, match=r"there is a run in .* already; go on with `abps resume"):
         run_new(tmp_path / "run", make_settings())
+
+
+def test_fresh_episodes_decide_whether_the_target_is_reached(
+    tmp_path: Path, make_settings: Make, run_new: Make
+) -> None:
+    settings = make_settings(episodes=12, target=1e6)
+    run_new(tmp_path / "run", settings)
+    task = make_task(settings.task)
+    with open_run(tmp_path / "run", task.spec, settings=settings) as run:
+        run.search._best_centre = 2e6  # A centre whose few training episodes were lucky.
+        assert "target" in run.search.stop()
+        assert "target" not in run.stop()

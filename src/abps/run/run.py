@@ -131,6 +131,8 @@ class Run:
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
         reasons = self.search.stop()
+        if self.settings.run.evaluate_every and self.scoreboard.best is not None:
+            reasons.pop("target", None)  # Fresh episodes decide, not the few that a centre was trained with.
         minutes, target, best = self.settings.run.minutes, self.settings.budget.target, self.scoreboard.best
         if minutes and self.seconds >= 60.0 * minutes:
             reasons["minutes"] = f"{self.seconds / 60.0:.1f} of {minutes:g} minutes are used"
