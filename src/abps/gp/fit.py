@@ -257,7 +257,7 @@ def _starts(
     """Starts (m, size) and their names: warm, the centre of the bounds, then in turn equal, nearly equal and mostly long lengthscales.
 
     A window has too few points for all lengthscales: at most optima many of them are long and the noise is small. Independent uniform
-    lengthscales, as likely too short for any two points to be correlated, find the best optimum half as often for the same number of evaluations.
+    lengthscales, often too short for any two points to be correlated, find the best optimum about half as often (docs/gp.md).
     """
     rows, names = [0.5 * (lower + upper)], ["centre"]
     if previous is not None and len(previous.lengthscales) == evidence.d:
