@@ -50,7 +50,7 @@ def test_not_worse_than_scipy_on_criteria(make):
     """The best of eight screened starts is at most 1e-6 (relative) below SciPy's from the same starts in at least 95 % of random problems."""
     rng = np.random.default_rng(0)
     gaps, cut_short = [], []
-    for _ in range(20):
+    for _ in range(40):
         objective, starts, lower, upper = criterion_problem(rng, make)
         found = minimise_lanes(objective, starts, lower, upper, iterations=100)
         assert (found.points >= lower).all()
