@@ -1,6 +1,7 @@
 """What many tests share: deterministic property tests, a quick task, and runs that take a moment."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from abps.run.directory import RunSettings, create_directory
 from abps.run.loop import TrainingResult, train
 from abps.run.metrics import without_times
 
+# Tests press Ctrl-C; where they run in the background, SIGINT is ignored, and what they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("abps", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("abps")
 

@@ -103,7 +103,7 @@ def test_the_papers_table_1_is_one_grid() -> None:
     for task, settings in per_task.items():
         assert [s.search for s in settings] == ["abs"] * 4 + ["mpd"] * 2, task
         # The values that the paper chose in the end (its Table 2) must be among those it tried, ABS on every task.
-        chosen = search_config("abs", task)
+        chosen = search_config("abs", task, "paper")
         tried = {(s.search_config.step, s.search_config.gp.lengthscale_high) for s in settings if s.search == "abs"}
         assert (chosen.step, chosen.gp.lengthscale_high) in tried
         assert {s.search_config.step for s in settings if s.search == "mpd"} == {0.01}

@@ -19,6 +19,8 @@ DONE, FAILED, BUSY, INTERRUPTED = 0, 3, 75, 130
 
 def main(argv: list[str]) -> int:
     """Carry out one cell; return the exit code."""
+    # A study that was started in the background ignores SIGINT, and its children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _interrupt)
     line = sys.stdin.buffer.readline()
     if not line:
