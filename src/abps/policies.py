@@ -57,28 +57,22 @@ class PolicyClass(ABC):
         """Parameters that mean under `new` what `parameters` meant under `old`, as far as the class can express it."""
 
 
-class LinearTanh(PolicyClass):
-    """a = centre + half · tanh(W s̃), no bias, zero parameters at the start; s̃ the normalised observation."""
-
-    kind = "linear-tanh"
+class _Linear(PolicyClass):
+    """What policies share that are a function of W s̃, one row of W per action; abstract."""
 
     def __init__(self, spec: TaskSpec) -> None:
-        low, high = np.array(spec.action_low), np.array(spec.action_high)
-        self.centre, self.half = (high + low) / 2.0, (high - low) / 2.0
+        self.low, self.high = np.array(spec.action_low), np.array(spec.action_high)
+        self.centre = (self.high + self.low) / 2.0
         self.shape = (spec.action_dim, spec.observation_dim)
         self.size = spec.action_dim * spec.observation_dim
+
+    @abstractmethod
+    def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """∂π_j/∂(w_j·s̃) (m, a)."""
 
     def matrix(self, parameters: Array) -> Array:
         """W, the parameters as an (a, s) matrix."""
         return _matrix(parameters, self.shape)
-
-    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
-        return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
-
-    def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
-        """∂π_j/∂(w_j·s̃) (m, a)."""
-        squashed = np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
-        return self.half * (1.0 - np.square(squashed))
 
     def pullback(
         self,
@@ -90,6 +84,27 @@ class LinearTanh(PolicyClass):
         slopes, states = self._slopes(parameters, observations, normaliser), normaliser.apply(observations)
         pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
         return pulled.reshape(*pulled.shape[:-2], self.size)
+
+    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
+        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
+
+
+class LinearTanh(_Linear):
+    """a = centre + half · tanh(W s̃), no bias, zero parameters at the start; s̃ the normalised observation."""
+
+    kind = "linear-tanh"
+
+    def __init__(self, spec: TaskSpec) -> None:
+        super().__init__(spec)
+        self.half = (self.high - self.low) / 2.0
+
+    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
+
+    def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """∂π_j/∂(w_j·s̃) (m, a)."""
+        squashed = np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
+        return self.half * (1.0 - np.square(squashed))
 
     def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
         gains = self.matrix(parameters) / normaliser.std
@@ -107,11 +122,8 @@ class LinearTanh(PolicyClass):
 
         return act
 
-    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
-        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
 
-
-class Direct(PolicyClass):
+class Direct(_Linear):
     """a = centre + W s̃, clipped to the bounds: linear inside them, for tasks whose parameters or actions are the point.
 
     With symmetric bounds the centre is zero and a = W s̃ exactly, the linear policies of `tasks/lqr.py`; with a constant
@@ -120,16 +132,6 @@ class Direct(PolicyClass):
 
     kind = "direct"
 
-    def __init__(self, spec: TaskSpec) -> None:
-        self.low, self.high = np.array(spec.action_low), np.array(spec.action_high)
-        self.centre = (self.high + self.low) / 2.0
-        self.shape = (spec.action_dim, spec.observation_dim)
-        self.size = spec.action_dim * spec.observation_dim
-
-    def matrix(self, parameters: Array) -> Array:
-        """W, the parameters as an (a, s) matrix."""
-        return _matrix(parameters, self.shape)
-
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         return np.clip(self._wanted(parameters, normaliser.apply(observations)), self.low, self.high)
 
@@ -137,17 +139,6 @@ class Direct(PolicyClass):
         """∂π_j/∂(w_j·s̃) (m, a)."""
         wanted = self._wanted(parameters, normaliser.apply(observations))
         return ((wanted > self.low) & (wanted < self.high)).astype(np.float64)
-
-    def pullback(
-        self,
-        parameters: Array,
-        observations: NDArray[np.floating],
-        normaliser: Normaliser,
-        cotangents: NDArray[np.floating],
-    ) -> Array:
-        slopes, states = self._slopes(parameters, observations, normaliser), normaliser.apply(observations)
-        pulled = np.swapaxes(cotangents * slopes, -1, -2) @ states
-        return pulled.reshape(*pulled.shape[:-2], self.size)
 
     def controller(self, parameters: Array, normaliser: Normaliser) -> Callable[[NDArray[Any]], Array]:
         gains = self.matrix(parameters) / normaliser.std
@@ -158,9 +149,6 @@ class Direct(PolicyClass):
             return minimum(maximum(gains @ observation + offset, low), high)
 
         return act
-
-    def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
-        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
 
     def _wanted(self, parameters: Array, states: Array) -> Array:
         """The actions (m, a) before the bounds cut them off."""
