@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from abps.config import AcquisitionConfig, GpConfig
-from abps.errors import ConfigError
+from abps.errors import ConfigError, NumericsError
 from abps.normaliser import Normaliser
 from abps.search import local
 from abps.search.local import CENTRE, DESIGN, PROBE, automatic_scale
@@ -545,3 +545,23 @@ def test_metrics_are_complete_and_plain(lab, name):
     json.dumps(later)  # Python numbers only, so that it can be written as a line of JSON.
     assert later["step_length"] == pytest.approx(np.linalg.norm(search.centre - search.previous))
     assert search.history[-1] == {key: value for key, value in later.items() if not key.startswith("seconds_")}
+
+
+def test_a_covariance_that_cannot_be_factored_gets_more_noise_and_says_so(lab, monkeypatch):
+    task = lab.lqr()
+    search = lab.search("mpd", task)
+    honest, refused = local.condition, []
+
+    def brittle(points, returns, theta, hyper, **rest):
+        if hyper.noise < 50.0 * search.hyper.noise:
+            refused.append(hyper.noise)
+            raise NumericsError("cannot be factored")
+        return honest(points, returns, theta, hyper, **rest)
+
+    monkeypatch.setattr(local, "condition", brittle)
+    metrics = lab.iterate(search, task)
+    assert refused
+    assert metrics["noise_raised"] == pytest.approx(100.0)
+    monkeypatch.setattr(local, "NOISE_RAISES", 1)
+    with pytest.raises(NumericsError, match="cannot be factored"):
+        lab.iterate(search, task)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.acquisition.maximise import Criterion, maximise
-from abps.config import BudgetConfig, GpConfig, LocalSearchConfig
+from abps.config import BudgetConfig, GpConfig, LocalSearchConfig, replace
 from abps.data.window import Point, Window
+from abps.errors import NumericsError
 from abps.gp.fit import Fit, fit, noise_estimate
 from abps.gp.kernel import Hyper
 from abps.gp.posterior import Features, GradientPosterior, condition
@@ -30,6 +31,9 @@ __all__ = ["LocalSearch", "Move", "Prior", "automatic_scale", "constant_prior"]
 
 Array = NDArray[np.float64]
 LocalT = TypeVar("LocalT", bound=LocalSearchConfig)
+
+NOISE_RAISES = 6
+"""How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
 
 CENTRE, DESIGN, PROBE = "centre", "design", "probe"
 
@@ -301,19 +305,26 @@ class LocalSearch(Search[LocalT]):
         return found.point
 
     def _condition(self, theta: Array, points: Array, prior: Prior) -> GradientPosterior:
+        """The posterior at θ; noise is raised tenfold, and that is recorded, while its covariance cannot be factored."""
         if self.hyper is None:
             raise RuntimeError("the Gaussian process is used before it was fitted")
-        return condition(
-            points,
-            self.returns,
-            theta,
-            self.hyper,
-            mean_at_points=prior.at_points,
-            mean_at_theta=prior.at_theta,
-            mean_gradient=prior.gradient,
-            counts=self.counts,
-            features=prior.features,
-        )
+        for attempt in range(NOISE_RAISES + 1):
+            try:
+                return condition(
+                    points,
+                    self.returns,
+                    theta,
+                    replace(self.hyper, noise=self.hyper.noise * 10.0**attempt),
+                    mean_at_points=prior.at_points,
+                    mean_at_theta=prior.at_theta,
+                    mean_gradient=prior.gradient,
+                    counts=self.counts,
+                    features=prior.features,
+                )
+            except NumericsError:
+                if attempt == NOISE_RAISES:
+                    raise
+        raise AssertionError("unreachable")
 
     def _model_metrics(self) -> Metrics:
         hyper, posterior = self.posterior.hyper, self.posterior
@@ -330,6 +341,7 @@ class LocalSearch(Search[LocalT]):
             "acquisition_fallbacks": self._acquisition_fallbacks,
             "probability_ascent": posterior.max_probability,
             "mu_norm": float(np.linalg.norm(posterior.mu)),
+            "noise_raised": posterior.hyper.noise / self.hyper.noise if self.hyper is not None else 1.0,
             "jitter": posterior.factor.jitter,
             "reward_scale": self.scale,
             "centre_discounted": self.centre_value * self.scale,
