@@ -308,13 +308,14 @@ class LocalSearch(Search[LocalT]):
         """The posterior at θ; noise is raised tenfold, and that is recorded, while its covariance cannot be factored."""
         if self.hyper is None:
             raise RuntimeError("the Gaussian process is used before it was fitted")
-        for attempt in range(NOISE_RAISES + 1):
+        raises = 0
+        while True:
             try:
                 return condition(
                     points,
                     self.returns,
                     theta,
-                    replace(self.hyper, noise=self.hyper.noise * 10.0**attempt),
+                    replace(self.hyper, noise=self.hyper.noise * 10.0**raises),
                     mean_at_points=prior.at_points,
                     mean_at_theta=prior.at_theta,
                     mean_gradient=prior.gradient,
@@ -322,9 +323,9 @@ class LocalSearch(Search[LocalT]):
                     features=prior.features,
                 )
             except NumericsError:
-                if attempt == NOISE_RAISES:
+                if raises == NOISE_RAISES:
                     raise
-        raise AssertionError("unreachable")
+                raises += 1
 
     def _model_metrics(self) -> Metrics:
         hyper, posterior = self.posterior.hyper, self.posterior
