@@ -96,6 +96,10 @@ PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 NOISE_FACTOR = 10.0
 """The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
 
+GIBO_LENGTHSCALES, GIBO_STEP = 5.0, 2.0
+"""The `cpu` preset's GIBO: highest over lowest lengthscale (the paper's tables: 20), and its step in lengthscales. Its step shrinks with a
+coordinate's lengthscale, so that a coordinate fitted at a very low one, as those that matter most are, would hardly move."""
+
 
 def task_config(name: str, search: str = "", preset: str = "cpu") -> TaskConfig:
     """Settings of a task by short name (`hopper`, `hopper-v5`), Gymnasium id, or `module:factory`.
@@ -184,7 +188,11 @@ def _mpd(row: _PaperTask, preset: str) -> MpdConfig:
 
 
 def _gibo(row: _PaperTask, preset: str) -> GiboConfig:
-    return GiboConfig(**_shared(row, row.mpd_lengthscales, preset))
+    config = GiboConfig(**_shared(row, row.mpd_lengthscales, preset))
+    if preset == "paper":
+        return config
+    low = config.gp.lengthscale_high / GIBO_LENGTHSCALES
+    return replace(config, gp=replace(config.gp, lengthscale_low=low), step=GIBO_STEP)
 
 
 def _ars(row: _PaperTask, preset: str) -> ArsConfig:
