@@ -301,6 +301,20 @@ def test_split_advantages_vanish_at_the_centre_and_follow_the_policy_gradient(no
     assert np.abs(cosines(noisy, elsewhere) - cosines(noisy, critics)).max() > 1e-6  # Another centre, other values.
 
 
+@pytest.mark.parametrize("kind", ["split", "relu"])
+def test_advantages_are_differences_of_action_values(noisy, kind):
+    critics = trained(noisy, CriticsConfig(feature_kind=kind, features=64))
+    rng = np.random.default_rng(1)
+    states, actions = rng.standard_normal((20, 3)), rng.uniform(-1, 1, (5, 20, 2))
+    at_centre = critics.q(states, noisy.centre.actions(states))
+    expected = np.stack([critics.q(states, part) - at_centre for part in actions], axis=1)
+    found = critics.advantages(noisy.centre, states, actions)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    assert (
+        np.abs(critics.advantages(noisy.centre, states, actions[::-1]) - expected).max() > 0.1 * np.abs(expected).max()
+    )
+
+
 def test_split_critics_save_and_load_bit_for_bit(noisy):
     critics = trained(noisy, SPLIT)
     copied = make_critics(SPLIT, noisy.spec, noisy.centre.policy_class, 0)

@@ -23,6 +23,8 @@ __all__ = ["Centre", "Critics", "FitReport", "InputScale"]
 
 Array = NDArray[np.float64]
 
+ROWS = 65_536
+"""Rows per call of `q` in `advantages`: bounds its memory."""
 STILL = 1e-6
 """A sensor whose standard deviation in the replay is below this counts as constant and is only centred."""
 
@@ -156,6 +158,17 @@ class Critics(ABC):
     @abstractmethod
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         """∇_a Q_i(s, a) of every member → (k, m, a)."""
+
+    def advantages(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """Q_i(s, a) − Q_i(s, π_θ(s)) of every member, for n actions at each of m states: (m, s), (n, m, a) → (k, n, m)."""
+        per_call = max(1, ROWS // max(len(states), 1))
+        at_centre = self.q(states, centre.actions(states))[:, None, :]
+        values = np.empty((self.members, *actions.shape[:2]))
+        for start in range(0, len(actions), per_call):
+            part = actions[start : start + per_call]
+            rows = self.q(np.tile(states, (len(part), 1)), part.reshape(-1, part.shape[2]))
+            values[:, start : start + per_call] = rows.reshape(self.members, *part.shape[:2])
+        return values - at_centre
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

@@ -183,13 +183,27 @@ class ClosedFormCritics(Critics):
         return values
 
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        slopes = np.empty((self.members, *actions.shape))
-        inputs = self._ready()(states, actions)
+        encode = self._ready()
+        return self._slopes(encode(states, actions)) / encode.action_unit
+
+    def advantages(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """See `Critics.advantages`; split critics need no value of the state for it, only their slopes."""
+        encode = self._ready()
+        if not isinstance(encode, SplitInputs):
+            return super().advantages(centre, states, actions)
+        at_centre = encode.centre.actions(states)
+        slopes = self._slopes(encode(states, at_centre))
+        departures = encode.departures(actions, at_centre)
+        return np.einsum("kma,nma->knm", slopes, departures, optimize=True)
+
+    def _slopes(self, inputs: NDArray[Any]) -> Array:
+        """∂Q_i/∂(the action's inputs) at (m, i) inputs → (k, m, a)."""
+        slopes = np.empty((self.members, inputs.shape[0], self.spec.action_dim))
         for group, places in zip(self._groups, self._places, strict=True):
-            for start in range(0, states.shape[0], PREDICTION_CHUNK):
+            for start in range(0, inputs.shape[0], PREDICTION_CHUNK):
                 part = slice(start, start + PREDICTION_CHUNK)
                 slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
-        return slopes / self._ready().action_unit
+        return slopes
 
     def state(self) -> dict[str, Any]:
         groups = {

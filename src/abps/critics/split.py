@@ -53,9 +53,12 @@ class SplitInputs:
     def __call__(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> NDArray[np.float32]:
         """(m, s), (m, a) → (m, s + a)."""
         inputs = self.scale.inputs(states, actions, np.float32)
-        departure = (actions - self.centre.actions(states)) / self.action_unit
-        inputs[:, states.shape[1] :] = np.clip(departure, -self.clip, self.clip)
+        inputs[:, states.shape[1] :] = self.departures(actions, self.centre.actions(states))
         return inputs
+
+    def departures(self, actions: NDArray[np.floating], at_centre: Array) -> Array:
+        """u (…, m, a) of (…, m, a) actions at m states whose centre's actions are given."""
+        return np.clip((actions - at_centre) / self.action_unit, -self.clip, self.clip)
 
     def state(self) -> dict[str, Any]:
         """The statistics as arrays; the centre is saved beside them."""

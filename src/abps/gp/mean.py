@@ -29,16 +29,8 @@ def advantage_features(critics: Critics, centre: Centre, visits: Visits, points:
     m̂(X) = Ĵ(θ) + features @ weights.
     """
     states, weights = visits.states, visits.weights
-    at_centre = critics.q(states, centre.actions(states))[:, None, :]
-    per_call = max(1, ROWS // len(weights))
-    features = np.empty((points.shape[0], critics.members))
-    for start in range(0, points.shape[0], per_call):
-        part = points[start : start + per_call]
-        actions = [centre.policy_class.actions(x, states, centre.normaliser) for x in part]
-        values = critics.q(np.tile(states, (len(part), 1)), np.concatenate(actions))
-        differences = values.reshape(critics.members, len(part), len(weights)) - at_centre
-        features[start : start + per_call] = (differences @ weights).T  # Eq. (adv_mean)
-    return features
+    actions = np.stack([centre.policy_class.actions(x, states, centre.normaliser) for x in points])
+    return (critics.advantages(centre, states, actions) @ weights).T  # Eq. (adv_mean)
 
 
 def advantage_gradients(critics: Critics, centre: Centre, visits: Visits) -> Array:
@@ -69,8 +61,8 @@ def validation_advantages(critics: Critics, centre: Centre, visits: Sequence[Vis
 
 def _advantages(critics: Critics, centre: Centre, visits: Sequence[Visits]) -> Array:
     states = np.concatenate([item.states for item in visits])
-    taken = critics.q(states, np.concatenate([item.actions for item in visits]))
-    differences = taken - critics.q(states, centre.actions(states))
+    taken = np.concatenate([item.actions for item in visits])
+    differences = critics.advantages(centre, states, taken[None])[:, 0]
     firsts = np.cumsum([0, *(len(item.weights) for item in visits[:-1])])
     weighted = differences * np.concatenate([item.weights for item in visits])
     return np.add.reduceat(weighted, firsts, axis=1).T  # Eq. (R2_validation)
