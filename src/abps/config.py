@@ -258,6 +258,11 @@ class AbsConfig(LocalSearchConfig):
 
     step: float = setting(0.0025, "δ: the step is δ·Σ⁻¹μ, not normalised")
     step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
+    action_cap: float = setting(
+        0.0,
+        "shrink a step that changes the actions on visited states by more than this root mean square, in halves of "
+        "their ranges; 0: never (the paper)",
+    )
     aggregation: str = setting(
         "softmax",
         "how critics become one mean function (Eq. 12; evidence: weights integrated out)",
@@ -277,6 +282,7 @@ class AbsConfig(LocalSearchConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require(self.step > 0, "step must be positive")
+        _require(self.action_cap >= 0, "action_cap must not be negative")
         _require(self.score_iterations >= 1, "score_iterations must be at least 1")
         _require(self.states >= 0, "states must not be negative")
 

@@ -47,6 +47,22 @@ def test_a_long_step_is_shrunk_to_the_upper_lengthscale_bound(lab):
     assert free._move().metrics["step_capped"] is False
 
 
+def test_a_step_is_shrunk_to_the_change_of_actions_that_is_trusted(lab):
+    task = lab.lqr(2, 2)
+    free, tied, loose = (ready(lab, task, step=1e-4) for _ in range(3))
+    free.config = replace(free.config, step=1.0, step_cap=False)
+    tied.config = replace(free.config, action_cap=0.05)
+    loose.config = replace(free.config, action_cap=1e6)
+    long, short = free._move(), tied._move()
+    assert free.action_change(long.centre) > 0.06
+    assert 0.0499 < tied.action_change(short.centre) <= 0.0506
+    moved = [move.centre - free.centre for move in (long, short)]
+    assert np.allclose(*(move / np.linalg.norm(move) for move in moved))
+    assert short.metrics["step_capped"] is True
+    assert np.array_equal(loose._move().centre, long.centre)
+    assert loose._move().metrics["step_capped"] is False
+
+
 def test_capped():
     step = np.array([1.0, -3.0])
     assert capped(step, 2.0) is step

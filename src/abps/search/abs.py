@@ -16,6 +16,9 @@ __all__ = ["Abs", "capped"]
 
 Array = NDArray[np.float64]
 
+SHRINKAGES, TOLERANCE = 20, 0.01
+"""Saturated actions follow the parameters less than in proportion, so a step is shrunk again until it fits well enough."""
+
 
 def capped(step: Array, limit: float) -> Array:
     """Shrink a step whose mean absolute entry exceeds `limit` to that size."""
@@ -36,4 +39,19 @@ class Abs(AdvantageSearch[AbsConfig]):
         if not np.all(np.isfinite(step)):
             return Move(self.centre, {"step_capped": None})
         taken = capped(step, self.config.gp.lengthscale_high) if self.config.step_cap else step
+        if self.config.action_cap:
+            taken = self._trusted(taken)
         return Move(self.centre + taken, {"step_capped": bool(taken is not step)})
+
+    def _trusted(self, step: Array) -> Array:
+        """Shrink a step that changes the actions by more than `action_cap`.
+
+        The mean function is true to second order in the change of the actions (Section 3.1), whatever that change is in parameters.
+        """
+        limit = self.config.action_cap
+        for _ in range(SHRINKAGES):
+            change = self.action_change(self.centre + step)
+            if change <= limit * (1 + TOLERANCE):
+                break
+            step = step * (limit / change)
+        return step

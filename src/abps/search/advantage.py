@@ -181,12 +181,17 @@ class AdvantageSearch(LocalSearch[AbsT]):
             )
         return fitted.evidence
 
-    def _step_metrics(self, centre: Array) -> Metrics:
+    def action_change(self, centre: Array) -> float:
+        """How much a new centre changes the actions on the centre's states: root mean square, in halves of their ranges."""
         visits = self._centre_visits
         before = self.policies.actions(self.centre, visits.states, self.normaliser)
         after = self.policies.actions(centre, visits.states, self.normaliser)
-        change = np.average(np.square(after - before).sum(axis=1), weights=visits.weights)
-        return {**super()._step_metrics(centre), "step_actions": float(np.sqrt(change))}
+        half = (np.array(self.spec.action_high) - np.array(self.spec.action_low)) / 2
+        change = np.average(np.square((after - before) / half).mean(axis=1), weights=visits.weights)
+        return float(np.sqrt(change))
+
+    def _step_metrics(self, centre: Array) -> Metrics:
+        return {**super()._step_metrics(centre), "step_actions": self.action_change(centre)}
 
     # ---- saving -----------------------------------------------------------------------------------------------------
 
