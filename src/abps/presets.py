@@ -96,8 +96,8 @@ PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 NOISE_FACTOR = 10.0
 """The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
 
-GIBO_LENGTHSCALES, GIBO_STEP = 5.0, 2.0
-"""The `cpu` preset's GIBO: highest over lowest lengthscale (the paper's tables: 20), and its step in lengthscales. Its step shrinks with a
+GIBO_LENGTHSCALES = 5.0
+"""The `cpu` preset's GIBO: highest over lowest lengthscale (the paper's tables: 20). Its step shrinks with a
 coordinate's lengthscale, so that a coordinate fitted at a very low one, as those that matter most are, would hardly move."""
 
 
@@ -192,7 +192,7 @@ def _gibo(row: _PaperTask, preset: str) -> GiboConfig:
     if preset == "paper":
         return config
     low = config.gp.lengthscale_high / GIBO_LENGTHSCALES
-    return replace(config, gp=replace(config.gp, lengthscale_low=low), step=GIBO_STEP)
+    return replace(config, gp=replace(config.gp, lengthscale_low=low))
 
 
 def _ars(row: _PaperTask, preset: str) -> ArsConfig:
