@@ -55,7 +55,7 @@ def with_search(name: str, function: SyntheticFunction, dimension: int, seed: in
             outcomes.append(run_episode(env, query.policy, integer_seed(seed, "episode", episode)))
             episode += 1
         search.tell(query, outcomes)
-    return function.relative_error(np.clip(0.5 + search.centre, 0.0, 1.0))
+    return float(function.relative_error(np.clip(0.5 + search.centre, 0.0, 1.0)))
 
 
 def with_cma(function: SyntheticFunction, dimension: int, seed: int) -> float:
@@ -69,7 +69,7 @@ def with_cma(function: SyntheticFunction, dimension: int, seed: int) -> float:
     while strategy.countevals < EVALUATIONS:
         points = strategy.ask()
         strategy.tell(points, [-(function.value(point) + spread * rng.standard_normal()) for point in points])
-    return function.relative_error(np.clip(strategy.result.xfavorite, 0.0, 1.0))
+    return float(function.relative_error(np.clip(strategy.result.xfavorite, 0.0, 1.0)))
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
         errors: dict[str, list[float]] = {name: [] for name in ("start", *SEARCHES)}
         for number in range(arguments.functions):
             function = SyntheticFunction(dimension, number)
-            errors["start"].append(function.relative_error(np.full(dimension, 0.5)))
+            errors["start"].append(float(function.relative_error(np.full(dimension, 0.5))))
             for name in SEARCHES:
                 run = with_cma if name == "cma" else lambda *rest, name=name: with_search(name, *rest)
                 errors[name].append(run(function, dimension, number))
