@@ -96,9 +96,9 @@ PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 NOISE_FACTOR = 10.0
 """The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
 
-GIBO_LENGTHSCALES = 5.0
-"""The `cpu` preset's GIBO: highest over lowest lengthscale (the paper's tables: 20). Its step shrinks with a
-coordinate's lengthscale, so that a coordinate fitted at a very low one, as those that matter most are, would hardly move."""
+GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
+"""The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in lengthscales. GIBO's step shrinks with
+a coordinate's lengthscale, so that a coordinate fitted at a very low one, as those that matter most are, would hardly move."""
 
 
 def task_config(name: str, search: str = "", preset: str = "cpu") -> TaskConfig:
@@ -191,8 +191,8 @@ def _gibo(row: _PaperTask, preset: str) -> GiboConfig:
     config = GiboConfig(**_shared(row, row.mpd_lengthscales, preset))
     if preset == "paper":
         return config
-    low = config.gp.lengthscale_high / GIBO_LENGTHSCALES
-    return replace(config, gp=replace(config.gp, lengthscale_low=low))
+    low, high = (factor * row.mpd_lengthscales[1] for factor in GIBO_LENGTHSCALES)
+    return replace(config, gp=replace(config.gp, lengthscale_low=low, lengthscale_high=high), step=GIBO_STEP)
 
 
 def _ars(row: _PaperTask, preset: str) -> ArsConfig:
