@@ -70,3 +70,14 @@ def test_unknown_names_are_refused() -> None:
         search_config("cma", "hopper")
     with pytest.raises(ConfigError, match="unknown preset 'gpu'; known: cpu, paper"):
         search_config("abs", "hopper", "gpu")
+
+
+def test_only_the_cpu_preset_departs_from_the_tables_of_abs():
+    cpu, paper = (search_config("abs", "hopper", preset) for preset in ("cpu", "paper"))
+    assert (paper.gp.lengthscale_low, paper.gp.lengthscale_high) == (0.0025, 0.05)
+    assert (cpu.gp.lengthscale_low, cpu.gp.lengthscale_high) == (0.02, 0.1)
+    assert cpu.acquisition.radius == cpu.design_std < paper.acquisition.radius
+    assert (cpu.action_cap, paper.action_cap) == (0.1, 0.0)
+    assert (cpu.evidence_prior, paper.evidence_prior) == (1.0, 0.0)
+    pendulum = search_config("abs", "pendulum")
+    assert (pendulum.gp.lengthscale_low, pendulum.gp.lengthscale_high, pendulum.action_cap) == (0.005, 0.1, 0.0)

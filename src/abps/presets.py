@@ -96,6 +96,13 @@ PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 NOISE_FACTOR = 10.0
 """The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
 
+ABS_LENGTHSCALES = (0.02, 0.1)
+"""The `cpu` preset's ABS, where the paper's bounds are not merely widened. The paper's bounds are so short that the window's noise becomes gradient and hides what the critics know
+(benchmarks/critics, finding 5)."""
+
+ACTION_CAP = 0.1
+"""The `cpu` preset's ABS: largest change of the actions in one step. Without it, a step now and then undoes all that was learned."""
+
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in lengthscales. GIBO's step shrinks with
 a coordinate's lengthscale, so that a coordinate fitted at a very low one, as those that matter most are, would hardly move."""
@@ -175,7 +182,19 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     config = AbsConfig(**_shared(row, row.abs_lengthscales, preset), step=row.abs_step * _widening(row, preset))
     if preset == "paper":
         return replace(config, critics=PAPER_CRITICS)
-    return replace(config, gp=replace(config.gp, noise_factor=NOISE_FACTOR))
+    config = replace(config, gp=replace(config.gp, noise_factor=NOISE_FACTOR), evidence_prior=1.0)
+    return config if row.widening > 1.0 else _long_lengthscales(config)
+
+
+def _long_lengthscales(config: AbsConfig) -> AbsConfig:
+    low, high = ABS_LENGTHSCALES
+    return replace(
+        config,
+        gp=replace(config.gp, lengthscale_low=low, lengthscale_high=high),
+        # Longer lengthscales would send the probes far away, where a good policy's return says little about its gradient.
+        acquisition=replace(config.acquisition, radius=config.design_std),
+        action_cap=ACTION_CAP,
+    )
 
 
 def _ddpgn(row: _PaperTask, preset: str) -> DdpgnConfig:
