@@ -224,9 +224,11 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "lstd-bias-0.3-trace-0.9": critics_method(**{**LSTD, "feature_bias": 0.3, "trace": 0.9}),
     "lstd-seed-1": critics_method(**LSTD, seed=1),
     "split-cpu": critics_method(**SPLIT),
+    "split-cpu-long": critics_method(**SPLIT),
     "split-cpu-seed-1": critics_method(**SPLIT, seed=1),
     "split-cpu-30k": critics_method(**{**SPLIT, "transitions": 30_000}),
     "droq-paper-2000": critics_method(**DROQ),
+    "droq-paper-10000": critics_method(**{**DROQ, "steps_first": 10_000}),
     "droq-mean-2000": critics_method(**DROQ, target="mean", learning_rate=1e-3, polyak=0.01),
 }
 RETIRED = "c52bed8"

@@ -30,6 +30,10 @@ Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS
 Medians over different pairs are not comparable: where a method was not run on all of them, read the table of every pair."""
 TRUSTED = 0.4
 """Pairs whose truth is less reliable than this are shown but not judged."""
+FAILED = 0.35
+"""Critics whose mean gradient has a lower cosine than this have failed; none lies between this and 0.5."""
+PRESET = "split-cpu-long"
+"""The critics of the preset `cpu` in the Gaussian process of the preset `cpu`."""
 COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
@@ -44,6 +48,7 @@ def render(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Res
         _medians(judged, used, results),
         _details(pairs, used, results),
         _scores(judged, results),
+        _failures(pairs, results),
     ]
     return "\n\n".join(parts)
 
@@ -128,6 +133,32 @@ def _scores(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
             f"- rank correlation of the evidence gained by the critics with the cosine of their aggregated gradient, over "
             f"{len(gains)} ensembles: {rank_correlation(np.array(gains), np.array(aggregated)):.2f}",
         ]
+    return "\n".join(lines)
+
+
+def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
+    """For the preset's critics, pair by pair: the cosine beside what a search can see."""
+    lines = [f"## Where the critics of the preset `cpu` fail ({PRESET}), and what a search sees of it", ""]
+    lines += [
+        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 |",
+        "|---|---|---|---|---|---|",
+    ]
+    found = [(pair, results[pair, PRESET]) for pair in pairs if (pair, PRESET) in results]
+    failed, warned = [], []
+    for pair, result in found:
+        best = max(result["r2_validation"])
+        gain = result["log_evidence_softmax"] - result["log_evidence_constant"]
+        failed.append(result["mean"] < FAILED)
+        warned.append(best < 0)
+        marks = " | ".join("yes" if mark else "" for mark in (failed[-1], warned[-1]))
+        lines.append(f"| {pair} | {result['mean']:.2f} | {best:.2f} | {gain:.1f} | {marks} |")
+    missed = sum(f and not w for f, w in zip(failed, warned, strict=True))
+    alarms = sum(w and not f for f, w in zip(failed, warned, strict=True))
+    lines += [
+        "",
+        f"A negative best R̃² stands at {sum(failed) - missed} of {sum(failed)} failures (cosine below {FAILED}), and at {alarms} of "
+        f"{len(failed) - sum(failed)} pairs without one.",
+    ]
     return "\n".join(lines)
 
 
