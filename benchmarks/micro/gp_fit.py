@@ -72,7 +72,7 @@ def main(count, config, first=0):
             used.append(found.evaluations)
         full.append(evaluations)
     print(
-        f"{count} problems from {first}, starts={config.starts} polished={config.polished} leg={config.leg} finalists={config.finalists}"
+        f"{count} problems from {first}, starts={config.starts} polished={config.polished} leg={config.leg} hope={config.hope} hops={config.hops}x{config.hop_starts}"
     )
     print(f"  reference, 32 full starts: {np.mean(full):.0f} evaluations, {seconds[0] / count:.3f} s per problem")
     for name, gap, used, spent in (

@@ -67,12 +67,17 @@ class GpConfig:
     signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")
     noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
     noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
-    starts: int = setting(24, "hyper-parameter starts that are compared by their evidence")
-    polished: int = setting(12, "how many of the best starts set out on an L-BFGS")
+    starts: int = setting(14, "hyper-parameter starts that are compared by their evidence")
+    polished: int = setting(8, "how many of the best starts set out on an L-BFGS")
     leg: int = setting(
-        8, "after so many steps the worse half gives up, and who follows a better one to the same optimum"
+        8, "after every so many steps a start may give up: without hope, or following a better one to the same optimum"
     )
-    finalists: int = setting(8, "how many never give up for being worse")
+    hope: float = setting(4.0, "a start has none when so many more legs like its last would not bring it to the best")
+    hops: int = setting(
+        4,
+        "rounds of new starts around the best optimum so far, at most; they end when almost all fall back to known ones",
+    )
+    hop_starts: int = setting(4, "new starts of one such round")
     iterations: int = setting(200, "L-BFGS iterations of one start, at most")
     refit: str = setting(
         "warm",
@@ -92,7 +97,7 @@ class GpConfig:
     @property
     def warm(self) -> "GpConfig":
         """The same settings with the last optimum as the only start."""
-        return replace(self, starts=1, polished=1, finalists=1)
+        return replace(self, starts=1, polished=1, hops=0)
 
     def __post_init__(self) -> None:
         _check_choices(self)
@@ -103,8 +108,9 @@ class GpConfig:
         _require(self.noise_floor > 0, "noise_floor must be positive")
         _require(1 <= self.polished <= self.starts, "need 1 <= polished <= starts")
         _require(
-            min(self.iterations, self.leg, self.finalists) >= 1, "iterations, leg and finalists must be at least 1"
+            min(self.iterations, self.leg, self.hop_starts) >= 1, "iterations, leg and hop_starts must be at least 1"
         )
+        _require(min(self.hope, self.hops) >= 0, "hope and hops must not be negative")
         _require(
             0 < self.feature_scale_low <= self.feature_scale_high, "need 0 < feature_scale_low <= feature_scale_high"
         )

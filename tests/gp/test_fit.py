@@ -118,6 +118,23 @@ def test_warm_start_is_never_worse():
         assert warm.evidence >= good.evidence - 1e-9
 
 
+def test_hops_find_better_optima_and_never_lose_one():
+    rng = np.random.default_rng(8)
+    gains = []
+    for index in range(6):
+        points = 0.025 * rng.normal(size=(30, 60))
+        slopes = rng.normal(size=60) * (rng.uniform(size=60) < 0.3)
+        returns = np.sin(points @ slopes * 15) + 0.02 * rng.normal(size=30)
+        still, moving = (
+            fit(points, returns, GpConfig(hops=hops), np.random.default_rng(index), noise=0.02, mean_bound=1.0)
+            for hops in (0, 4)
+        )
+        assert still.winner != "hop"
+        gains.append(moving.evidence - still.evidence)
+    assert min(gains) > -0.05  # the same starts: at worst the same optimum, polished from a little elsewhere
+    assert max(gains) > 0.05
+
+
 def test_windows_that_say_nothing_have_a_defined_answer():
     config = GpConfig()
     rng = np.random.default_rng(5)

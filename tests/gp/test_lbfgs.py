@@ -111,10 +111,35 @@ def test_race_saves_evaluations_and_keeps_the_best():
     starts = np.random.default_rng(3).uniform(-3, 3, (12, 2))
     lower, upper = np.full(2, -4.0), np.full(2, 4.0)
     full = minimise_lanes(wells, starts, lower, upper, iterations=200)
-    race = minimise_lanes(wells, starts, lower, upper, iterations=200, leg=3, finalists=2, merge=0.05)
+    race = minimise_lanes(wells, starts, lower, upper, iterations=200, leg=3, hope=1.0, merge=0.05)
     assert race.losses.min() == pytest.approx(full.losses.min(), abs=1e-8)
     assert race.evaluations < full.evaluations
     assert full.losses.max() > full.losses.min() + 1  # the race had something to lose
+    assert full.ended.all()
+    assert race.ended.any()
+    assert not (race.ended & race.merged).any()
+    # Who competes with the deep minimum from the beginning gives up on the way to it, or falls behind.
+    best = np.argmin(full.losses)
+    known = full.points[[best]], full.losses[[best]]
+    again = minimise_lanes(wells, starts, lower, upper, iterations=200, leg=3, hope=1.0, merge=0.05, known=known)
+    assert again.merged.any()
+    assert again.points.shape == starts.shape
+    assert again.evaluations <= race.evaluations
+
+
+def test_more_pairs_need_fewer_rounds():
+    rng = np.random.default_rng(5)
+    scales = np.exp(rng.uniform(0, 8, 60))
+    start = rng.normal(size=(1, 60))
+    used = [
+        minimise_lanes(
+            lambda x: (0.5 * (scales * x**2).sum(1), scales * x),
+            start, np.full(60, -9.0), np.full(60, 9.0), iterations=2000, pairs=pairs,
+        )
+        for pairs in (2, 10, 30)
+    ]  # fmt: skip
+    assert all(found.losses[0] < 1e-6 for found in used)
+    assert used[2].evaluations < used[1].evaluations < used[0].evaluations
 
 
 def test_flat_and_degenerate_boxes():

@@ -9,8 +9,10 @@ costs two n×n×d matrix products:
 
     Σ_jk A_jk (x_ji − x_ki)² = 2 (Σ_j x_ji² Σ_k A_jk − x_iᵀ A x_i).
 
-Many starts are compared by evidence and the best set out together (`lbfgs`); after every leg the worse half gives up, and so does a start that is
-about to reach the optimum of a better one. The previous optimum is always among those that set out.
+Many starts are compared by evidence and the best set out together (`lbfgs`); after every leg those without hope give up, and so does a start that is
+about to reach the optimum of a better one. The previous optimum is always among those that set out. Optima differ in which lengthscales are long, that is
+in which parameters matter, and the best is often near a good one: so the search goes on around the best so far (`_neighbour`), until it only finds optima
+it knows. The winner is polished.
 """
 
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from abps.config import GpConfig
 from abps.errors import NumericsError, ShapeError
 from abps.gp.kernel import Hyper
-from abps.gp.lbfgs import minimise_lanes
+from abps.gp.lbfgs import Descent, minimise_lanes
 from abps.gp.linalg import cholesky, squared_distances
 
 __all__ = ["Evidence", "Fit", "fit", "noise_estimate"]
@@ -34,11 +36,31 @@ _ROUNDING = 1e-10
 
 
 _PROGRESS = 1e-6
-"""A start has converged when a step improves the evidence by less than this, relative to it."""
+"""The winner has converged when a step improves the evidence by less than this, relative to it."""
+
+
+_COARSE = 1e-5
+"""The same for those that compete; the evidence is then within a few hundredths of the optimum's."""
+
+
+_PAIRS = 20
+"""Pairs that the optimiser remembers: with 10 it needs an eighth more evaluations."""
 
 
 _MERGE = 0.2
 """Starts closer than this fraction of the bounds' width in every parameter are taken to be on the way to the same optimum."""
+
+
+_LONG = 0.98
+"""Lengthscales above this position within the bounds (logarithmic, 0 to 1) are long: their parameters hardly matter."""
+
+
+_SWAPPED = 0.8
+"""Fraction of the other lengthscales that a swap makes long."""
+
+
+_SPREAD = 0.4
+"""Standard deviation of a random move, as a fraction of the bounds' width."""
 
 
 class Fit(NamedTuple):
@@ -48,7 +70,7 @@ class Fit(NamedTuple):
     evidence: float
     """Log marginal likelihood of the window."""
     winner: str
-    """Where the best optimum started: "warm", "centre", "grid" or "random"; "none" for a fallback."""
+    """Where the best optimum started: "warm", "centre", "grid", "random" or "hop"; "none" for a fallback."""
     fallback: str
     """Why nothing was fitted ("single point", "equal returns", "no finite start"), or ""."""
     evaluations: int
@@ -289,24 +311,79 @@ def _search(
     chosen = order[: config.polished]
     if "warm" in names and 0 not in chosen and 0 in order:
         chosen[-1] = 0
-    # Many set out and the worse half gives up after every leg: most starts that end in a poor optimum show it early.
-    found = minimise_lanes(
-        lambda parameters: _losses(evidence, parameters),
-        starts[chosen],
-        lower,
-        upper,
-        iterations=config.iterations,
-        progress=_PROGRESS,
-        flatness=1e-4,
-        leg=config.leg,
-        finalists=config.finalists,
-        merge=_MERGE,
-    )
-    best = int(np.argmin(np.where(found.bad, np.inf, found.losses)))
-    parameters, value, winner = found.points[best], -float(found.losses[best]), names[chosen[best]]
+    best, winner = starts[chosen[0]], names[chosen[0]]
+    if len(chosen) > 1:
+        best, lane = _explore(evidence, starts[chosen], lower, upper, config, rng)
+        winner = names[chosen[lane]] if lane < len(chosen) else "hop"
+    found = _descend(evidence, best[None], lower, upper, config, _PROGRESS)
+    parameters, value = found.points[0], -float(found.losses[0])
     if not value >= values[order[0]]:  # Every lane was bad.
         parameters, value, winner = starts[order[0]], float(values[order[0]]), names[order[0]]
     return Fit(evidence.hyper(parameters), float(value), winner, "", evidence.evaluations, evidence.jitter(parameters))
+
+
+def _explore(
+    evidence: Evidence, starts: Array, lower: Array, upper: Array, config: GpConfig, rng: np.random.Generator
+) -> tuple[Array, int]:
+    """The best optimum reached from `starts` and from around the best so far, and the number of its start."""
+    found = _descend(evidence, starts, lower, upper, config, _COARSE)
+    points, losses, ended = found.points, found.losses, found.ended
+    for _ in range(config.hops):
+        # When all, or all but one, were on the way to known optima, there is little left to find.
+        if not ended.any() or found.merged.sum() >= max(len(found.merged) - 1, 1):
+            break
+        best = points[np.argmin(np.where(ended, losses, np.inf))]
+        around = [_neighbour(best, evidence.d, lower, upper, rng, swap=k % 2 == 1) for k in range(config.hop_starts)]
+        found = _descend(
+            evidence, np.array(around), lower, upper, config, _COARSE, known=(points[ended], losses[ended])
+        )
+        points, losses = np.concatenate([points, found.points]), np.concatenate([losses, found.losses])
+        ended = np.concatenate([ended, found.ended])
+    lane = int(np.argmin(np.where(ended, losses, np.inf)))
+    return points[lane], lane
+
+
+def _neighbour(optimum: Array, d: int, lower: Array, upper: Array, rng: np.random.Generator, *, swap: bool) -> Array:
+    """A start from which another optimum near `optimum` may be reached.
+
+    Either all lengthscales are moved at random, or most of those that are not long (the parameters that matter) become long and as many others short.
+    """
+    width = upper - lower
+    position = (optimum - lower) / np.where(width > 0.0, width, 1.0)
+    lengths = position[:d]
+    if swap:
+        short = lengths < _LONG
+        others = rng.permutation(np.flatnonzero(~short))[: round(_SWAPPED * int(short.sum()))]
+        lengths[short & (rng.uniform(size=d) < _SWAPPED)] = 1.0
+        lengths[others] = 0.5
+    else:
+        lengths += _SPREAD * rng.standard_normal(d)
+    return lower + np.clip(position, 0.0, 1.0) * width
+
+
+def _descend(
+    evidence: Evidence,
+    starts: Array,
+    lower: Array,
+    upper: Array,
+    config: GpConfig,
+    progress: float,
+    known: tuple[Array, Array] | None = None,
+) -> Descent:
+    return minimise_lanes(
+        lambda parameters: _losses(evidence, parameters),
+        starts,
+        lower,
+        upper,
+        iterations=config.iterations,
+        progress=progress,
+        flatness=1e-4,
+        pairs=_PAIRS,
+        leg=config.leg,
+        hope=config.hope,
+        merge=_MERGE,
+        known=known,
+    )
 
 
 def _losses(evidence: Evidence, parameters: Array) -> tuple[Array, Array]:

@@ -20,17 +20,12 @@ __all__ = ["Descent", "minimise_lanes"]
 
 Array = NDArray[np.float64]
 
-_PAIRS = 10
-"""Pairs of steps and gradient changes that are remembered."""
 _DECREASE = 1e-4
 """Fraction of the decrease predicted by the gradient that a step must reach."""
 _CURVATURE = 1e-10
 """A pair enters only when sᵀy exceeds this fraction of yᵀy."""
 _SHORTENINGS = 25
 """Times a step may be shortened before its lane is taken to have converged."""
-
-
-_DIAGONAL = np.arange(_PAIRS)
 
 
 class Descent(NamedTuple):
@@ -42,6 +37,10 @@ class Descent(NamedTuple):
     """(m,)"""
     bad: NDArray[np.bool_]
     """(m,) lanes whose start has no finite value or gradient."""
+    ended: NDArray[np.bool_]
+    """(m,) lanes that went on to their end: neither bad, nor given up for being behind or merged."""
+    merged: NDArray[np.bool_]
+    """(m,) lanes that gave up for being on the way to a better lane's minimum."""
     evaluations: int
     """Evaluations of single candidates."""
 
@@ -49,13 +48,15 @@ class Descent(NamedTuple):
 class _Lanes:
     """The lanes under way, one row each in every array; `select` drops the rows of those that have ended."""
 
-    def __init__(self, x: Array, loss: Array, gradient: Array) -> None:
+    def __init__(self, x: Array, loss: Array, gradient: Array, pairs: int) -> None:
         m, d = x.shape
         self.index = np.arange(m)
         self.x, self.loss, self.gradient = x, loss, gradient
-        self.memory = np.zeros((m, 2 * _PAIRS, d))
+        self.before = loss.copy()
+        """Loss at the end of the last leg."""
+        self.memory = np.zeros((m, 2 * pairs, d))
         """Steps, then changes of the gradient; zeros where there is no pair yet. A new pair replaces the oldest in its slot."""
-        self.born = np.zeros((m, _PAIRS), dtype=int)
+        self.born = np.zeros((m, pairs), dtype=int)
         """In which iteration a slot was filled."""
         self.length = np.ones(m)
         self.shortened, self.iterations = np.zeros(m, dtype=int), np.zeros(m, dtype=int)
@@ -66,9 +67,10 @@ class _Lanes:
 
     def accept(self, rows: NDArray[np.intp], x: Array, loss: Array, gradient: Array) -> None:
         """Move the lanes `rows` to x (their rows of it), and remember the pair."""
-        slots = self.iterations[rows] % _PAIRS
+        pairs = self.born.shape[1]
+        slots = self.iterations[rows] % pairs
         self.memory[rows, slots] = x - self.x[rows]
-        self.memory[rows, slots + _PAIRS] = gradient - self.gradient[rows]
+        self.memory[rows, slots + pairs] = gradient - self.gradient[rows]
         self.x[rows], self.loss[rows], self.gradient[rows] = x, loss, gradient
         self.length[rows], self.shortened[rows] = 1.0, 0
         self.iterations[rows] += 1
@@ -80,14 +82,15 @@ class _Lanes:
         Compact form of the inverse (Byrd, Nocedal and Schnabel, 1994): with R the part of SᵀY in which the step is not younger than the change, D its
         diagonal, H = γI + S R⁻ᵀ(D + γYᵀY)R⁻¹Sᵀ − γ(S R⁻ᵀYᵀ + Y R⁻¹Sᵀ). A pair without positive curvature has its row and column of R replaced by those of I.
         """
-        slope = self.gradient * free
-        gram = self.memory @ (self.memory[:, _PAIRS:] * free[:, None, :]).transpose(0, 2, 1)
-        products, squares = gram[:, :_PAIRS], gram[:, _PAIRS:]  # SᵀY and YᵀY over the free coordinates
-        curvature, sizes = products[:, _DIAGONAL, _DIAGONAL], squares[:, _DIAGONAL, _DIAGONAL]
+        slope, pairs = self.gradient * free, self.born.shape[1]
+        diagonal = np.arange(pairs)
+        gram = self.memory @ (self.memory[:, pairs:] * free[:, None, :]).transpose(0, 2, 1)
+        products, squares = gram[:, :pairs], gram[:, pairs:]  # SᵀY and YᵀY over the free coordinates
+        curvature, sizes = products[:, diagonal, diagonal], squares[:, diagonal, diagonal]
         valid = curvature > _CURVATURE * sizes
         ages = np.where(valid, self.born, 0)
         triangle = products * ((ages[:, :, None] <= ages[:, None, :]) & (ages[:, :, None] > 0))
-        triangle[:, _DIAGONAL, _DIAGONAL] += ~valid
+        triangle[:, diagonal, diagonal] += ~valid
         # The newest valid pair sets the scale γ; without one, the first step has at most length 1.
         lanes, newest = np.arange(len(ages)), ages.argmax(1)
         short = 1.0 / np.maximum(1.0, np.sqrt(np.einsum("md,md->m", slope, slope)))
@@ -95,8 +98,8 @@ class _Lanes:
         scale = np.where(valid[lanes, newest], ratio, short)[:, None]
         along = (self.memory @ slope[:, :, None])[:, :, 0]  # Sᵀg, then Yᵀg
         try:
-            first = np.linalg.solve(triangle, (valid * along[:, :_PAIRS])[:, :, None])  # R⁻¹Sᵀg
-            inner = curvature * first[:, :, 0] + scale * ((squares @ first)[:, :, 0] - along[:, _PAIRS:])
+            first = np.linalg.solve(triangle, (valid * along[:, :pairs])[:, :, None])  # R⁻¹Sᵀg
+            inner = curvature * first[:, :, 0] + scale * ((squares @ first)[:, :, 0] - along[:, pairs:])
             second = np.linalg.solve(triangle.transpose(0, 2, 1), (valid * inner)[:, :, None])
         except np.linalg.LinAlgError:  # The triangle has underflowed: a plain gradient step helps everywhere.
             return -short[:, None] * slope
@@ -118,9 +121,11 @@ def minimise_lanes(
     iterations: int,
     progress: float = 1e-10,
     flatness: float = 1e-8,
+    pairs: int = 10,
     leg: int = 0,
-    finalists: int = 0,
+    hope: float = 0.0,
     merge: float = 0.0,
+    known: tuple[Array, Array] | None = None,
 ) -> Descent:
     """Minimise `objective` within [lower, upper] from every start.
 
@@ -132,16 +137,21 @@ def minimise_lanes(
         iterations: accepted steps of one lane, at most.
         progress: a lane ends when a step lowers the loss by less than this, relative to max(|loss|, 1).
         flatness: a lane ends when no coordinate of its projected gradient is larger.
-        leg: after every so many rounds only the better half of the lanes goes on; 0: all go on.
-        finalists: so many lanes are never cut for being worse.
-        merge: after every leg, a lane closer than this to a better one ends (largest coordinate, as a fraction of the box): both are on the way to one minimum.
+        pairs: steps and gradient changes that are remembered.
+        leg: after every so many rounds a lane may give up, for one of the two reasons below; 0: none does.
+        hope: it does when `hope` more legs that lower its loss as much as the last one did would not bring it to the lowest.
+        merge: it does when it is closer than this to a better one (largest coordinate, as a fraction of the box): both are on the way to one minimum.
+        known: points (k, d) and losses (k,) of minima that are known already, with which the lanes compete.
     """
     points = np.clip(starts, lower, upper)
     losses, gradients = objective(points)
-    losses = np.array(losses)
-    evaluations, rounds, left = len(points), 0, len(points)
+    m, evaluations, rounds = len(points), len(points), 0
     bad = ~_finite(losses, gradients)
-    lanes = _Lanes(points.copy(), losses.copy(), np.array(gradients))
+    lanes = _Lanes(points.copy(), np.array(losses), np.array(gradients), pairs)
+    if known is not None:
+        points, losses = np.concatenate([points, known[0]]), np.concatenate([losses, known[1]])
+    losses = np.array(losses)
+    ended, merged = ~bad, np.zeros(m, dtype=bool)
     running = ~bad & ~_flat(lanes, lower, upper, flatness)
     while running.any():
         if not running.all():
@@ -151,11 +161,13 @@ def minimise_lanes(
         running &= (lanes.iterations < iterations) & ~_flat(lanes, lower, upper, flatness)
         points[lanes.index], losses[lanes.index] = lanes.x, lanes.loss
         if leg and rounds % leg == 0:
-            left = max(finalists, (left + 1) // 2)
-            ranked = np.sort(np.where(bad, np.inf, losses))
-            running &= lanes.loss <= ranked[min(left, len(ranked)) - 1]
-            running &= ~_merged(lanes, points, losses, merge * (upper - lower))
-    return Descent(points, losses, bad, evaluations)
+            behind = lanes.loss - hope * (lanes.before - lanes.loss) > np.nanmin(losses)
+            follows = _merged(lanes, points, losses, merge * (upper - lower))
+            merged[lanes.index[running & ~behind & follows]] = True
+            ended[lanes.index[running & (behind | follows)]] = False
+            running &= ~(behind | follows)
+            lanes.before = lanes.loss.copy()
+    return Descent(points[:m], losses[:m], bad, ended, merged, evaluations)
 
 
 def _round(
@@ -198,5 +210,5 @@ def _merged(lanes: _Lanes, points: Array, losses: Array, distance: Array) -> NDA
     merged = np.zeros(len(lanes.index), dtype=bool)
     for row, own in enumerate(lanes.index):
         better = (losses < losses[own]) | ((losses == losses[own]) & (np.arange(len(losses)) < own))
-        merged[row] = bool((np.abs(points[better] - points[own]) < distance).all(1).any())
+        merged[row] = bool((np.abs(points[better] - points[own]) <= distance).all(1).any())
     return merged
