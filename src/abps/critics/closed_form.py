@@ -35,6 +35,8 @@ CHUNK = 2048
 """Rows per matrix product while accumulating: features of a chunk stay near the processor's cache."""
 PREDICTION_CHUNK = 256
 """Rows per product in predictions, where no large output is written."""
+SLOPE_CHUNK = 16_384
+"""Rows per product of split critics' slopes, which need no random features."""
 SPLIT = "split"
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
@@ -192,16 +194,17 @@ class ClosedFormCritics(Critics):
         if not isinstance(encode, SplitInputs):
             return super().advantages(centre, states, actions)
         at_centre = encode.centre.actions(states)
-        slopes = self._slopes(encode(states, at_centre))
+        inputs = encode.scale.inputs(states, at_centre, np.float32)  # Slopes look at the states only.
+        slopes = self._slopes(inputs, SLOPE_CHUNK)
         departures = encode.departures(actions, at_centre)
         return np.einsum("kma,nma->knm", slopes, departures, optimize=True)
 
-    def _slopes(self, inputs: NDArray[Any]) -> Array:
+    def _slopes(self, inputs: NDArray[Any], chunk: int = PREDICTION_CHUNK) -> Array:
         """∂Q_i/∂(the action's inputs) at (m, i) inputs → (k, m, a)."""
         slopes = np.empty((self.members, inputs.shape[0], self.spec.action_dim))
         for group, places in zip(self._groups, self._places, strict=True):
-            for start in range(0, inputs.shape[0], PREDICTION_CHUNK):
-                part = slice(start, start + PREDICTION_CHUNK)
+            for start in range(0, inputs.shape[0], chunk):
+                part = slice(start, start + chunk)
                 slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
         return slopes
 

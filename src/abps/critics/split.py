@@ -93,7 +93,9 @@ class SplitFeatures:
     def gradients(self, inputs: NDArray[Any], weights: NDArray[Any], first: int) -> NDArray[np.float32]:
         """∂Q/∂u (g, m, a); linear in u, so it is the same for every action within the clip."""
         gains = np.asarray(weights, dtype=np.float32)[self.value.size :].reshape(self.a, self.s + 1, -1)
-        return np.einsum("mi,jig->gmj", self._with_one(inputs), gains, optimize=True)
+        members = gains.shape[2]
+        slopes = self._with_one(inputs) @ gains.transpose(1, 2, 0).reshape(self.s + 1, members * self.a)
+        return slopes.reshape(-1, members, self.a).transpose(1, 0, 2)
 
     def state(self) -> dict[str, Any]:
         return self.value.state()
