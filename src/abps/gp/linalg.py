@@ -53,8 +53,10 @@ class Factor(NamedTuple):
 
     def inverse(self) -> Array:
         """A⁻¹ (n, n), both triangles filled."""
-        inverse = _potri(self.lower, lower=1)[0]
-        return np.tril(inverse) + np.tril(inverse, -1).T
+        half = _potri(self.lower, lower=1)[0]  # The zeros above the diagonal of `lower` are still there.
+        inverse = half + half.T
+        inverse.flat[:: len(inverse) + 1] *= 0.5
+        return inverse
 
     def inverse_lower(self) -> Array:
         """L⁻¹ (n, n), lower triangular."""
