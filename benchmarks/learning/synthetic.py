@@ -20,6 +20,7 @@ from abps.tasks.gym import make_task
 from abps.tasks.synthetic import SMOOTHNESS, SPREAD, SyntheticFunction, mean_distance, synthetic_task
 
 EVALUATIONS = 300
+NOISE = 0.1
 SEARCHES = ("mpd", "gibo", "ars", "cma")
 
 
@@ -29,21 +30,29 @@ def settings(name: str, dimension: int):
     Noise is the same everywhere and known to be about 0.1, so that no evaluation is spent on repeating the centre. MPD gets the lengthscales' bounds of
     the prior that the functions come from (with GIBO's wide ones it was at 0.178 instead of 0.106 to 0.156, d = 36) and moves after every four probes.
     """
-    floor = {"noise_floor": 0.1}
     if name == "mpd":
         unit = SMOOTHNESS * mean_distance(dimension) / np.sqrt(dimension)
         low, high = (float(factor * unit) for factor in SPREAD)
         return MpdConfig(
-            **{"centre_episodes": 1, "probes": 4, "window": 40, "design_std": 0.1, "step": 0.02, "mean_bound": 10.0},
-            gp=GpConfig(lengthscale_low=low, lengthscale_high=high, **floor),
+            centre_episodes=1,
+            probes=4,
+            window=40,
+            design_std=0.1,
+            step=0.02,
+            mean_bound=10.0,
+            gp=GpConfig(lengthscale_low=low, lengthscale_high=high, noise_floor=NOISE),
             acquisition=AcquisitionConfig(radius=0.1),
         )
     if name == "gibo":
         probes = max(6, dimension // 3)
         return GiboConfig(
-            **{"centre_episodes": 1, "probes": probes, "window": 5 * (1 + probes), "design_std": 0.1, "step": 0.15},
+            centre_episodes=1,
+            probes=probes,
+            window=5 * (1 + probes),
+            design_std=0.1,
+            step=0.15,
             mean_bound=10.0,
-            gp=GpConfig(lengthscale_low=0.05, lengthscale_high=0.5, **floor),
+            gp=GpConfig(lengthscale_low=0.05, lengthscale_high=0.5, noise_floor=NOISE),
             acquisition=AcquisitionConfig(radius=0.25),
         )
     return ArsConfig(step=0.1, noise=0.1, directions=max(4, dimension // 4), top=max(4, dimension // 4))
