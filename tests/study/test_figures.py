@@ -13,7 +13,7 @@ from abps.errors import ConfigError
 from abps.study import figures, gallery, style
 from abps.study.figures import Acquisition, Scores
 from abps.study.gallery import FIGURES, Options, draw, save
-from abps.study.groups import band, group_runs
+from abps.study.groups import Band, band, group_runs
 from abps.study.records import load_runs
 
 MakeRun = Callable[..., Path]
@@ -55,6 +55,18 @@ def test_same_runs_same_bytes(study: Path, tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         save(draw("paper-3", runs, Options()), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_a_long_legend_does_not_squeeze_the_panels() -> None:
+    x = np.arange(3.0)
+    curve = Band(x, x, x - 1, x + 1, 2)
+    heights = []
+    for count in (1, 6):
+        labels = {f"a search with setting {number}": curve for number in range(count)}
+        drawn = figures.learning_curves({"hopper": labels}, ylabel="return")
+        drawn.canvas.draw()
+        heights.append(drawn.axes[0].get_position().height * drawn.get_figheight())
+    assert heights[1] > 0.9 * heights[0]
 
 
 def test_curves_are_the_groups_statistics(study: Path) -> None:

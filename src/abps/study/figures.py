@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 P = ParamSpec("P")
 
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.5
+LEGEND_ROW = 0.2
+"""Inches of one row of a legend."""
 DPI = 160
 CLIP = 1.0
 """Scores are shown in [−1, 1], as the paper does: a bad critic's score has no lower bound."""
@@ -292,7 +294,10 @@ def _legend(figure: "Figure", numbers: Mapping[str, int], theme: Theme) -> None:
     handles = [Line2D([], [], label=label, **_line_style(number, theme)) for label, number in numbers.items()]
     widest = max(len(label) for label in numbers)
     room = int(figure.get_figwidth() * 10 / (widest + 6))
-    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, min(len(numbers), room)), handlelength=3)
+    columns = max(1, min(len(numbers), room))
+    further = -(-len(numbers) // columns) - 1
+    figure.set_figheight(figure.get_figheight() + further * LEGEND_ROW)  # The panels keep their height.
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=3)
 
 
 def _seeds(label: str, runs: int) -> str:
