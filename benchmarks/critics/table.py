@@ -26,7 +26,7 @@ COLUMNS = (
 )
 HEAD = """# Results of the critic study
 
-Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what it means. DroQ: one pair of networks, 2000 steps.
+Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what it means. DroQ: one pair of networks, 2000 or 10 000 steps from scratch.
 Medians over different pairs are not comparable: where a method was not run on all of them, read the table of every pair."""
 TRUSTED = 0.4
 """Pairs whose truth is less reliable than this are shown but not judged."""
