@@ -116,7 +116,8 @@ def test_features_do_not_depend_on_how_points_are_batched(problem, monkeypatch):
         advantage_features(critics, centre, visits, points.reshape(6, -1)),
         validation_advantages(critics, centre, others),
     )
-    monkeypatch.setattr("abps.gp.mean.ROWS", 2 * STEPS + 1)
+    for user in ("abps.gp.mean", "abps.critics.base"):
+        monkeypatch.setattr(f"{user}.ROWS", 2 * STEPS + 1)
     parts = (
         advantage_features(critics, centre, visits, points.reshape(6, -1)),
         validation_advantages(critics, centre, others),

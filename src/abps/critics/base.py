@@ -24,7 +24,7 @@ __all__ = ["Centre", "Critics", "FitReport", "InputScale"]
 Array = NDArray[np.float64]
 
 ROWS = 65_536
-"""Rows per call of `q` in `advantages`: bounds its memory."""
+"""States per call of the critics: bounds the memory when all visited states are used."""
 STILL = 1e-6
 """A sensor whose standard deviation in the replay is below this counts as constant and is only centred."""
 

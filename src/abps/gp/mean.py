@@ -12,15 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.critics.base import Centre, Critics
+from abps.critics.base import ROWS, Centre, Critics
 from abps.data.visits import Visits
 
 __all__ = ["advantage_features", "advantage_gradients", "validation_advantages"]
 
 Array = NDArray[np.float64]
-
-ROWS = 65_536
-"""States per call of the critics: bounds the memory when all visited states are used."""
 
 
 def advantage_features(critics: Critics, centre: Centre, visits: Visits, points: Array) -> Array:
