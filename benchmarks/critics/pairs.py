@@ -1,10 +1,11 @@
-"""Make the (θ, replay) pairs of the critic study: run a search in-process and keep every episode it saw.
+"""Make the (θ, replay) pairs of the critic study: run a search once, keep every policy it tried, and roll them out again wherever the study is.
 
     python benchmarks/critics/pairs.py cheetah --seed 0 --iterations 25      # from the project's folder, inside its environment
 
-A run is one file in the work folder (`runs/critic-study` unless told otherwise; not in git): every query's parameters, role, outer
-iteration and normaliser, and all episodes one after the other. It is deterministic for one version of the library; a run that is there is
-not made again. A *pair* is a run cut off after an outer iteration: θ is that iteration's centre, the replay everything told by then.
+A run is stored as a recipe (`data/runs`, in git, at most 0.6 MB): every query's parameters, role, outer iteration and normaliser, and the return of every
+episode. An episode follows from its policy and its seed, so the replay is made anew from the recipe, compared with the stored returns and cached in
+the work folder (`runs/critic-study`, not in git); the library that chose the policies is not needed for it. A recipe that is there is never changed.
+A *pair* is a run cut off after an outer iteration: θ is that iteration's centre, the replay everything told by then.
 
 Shapes: q queries, e episodes, N steps in all, d parameters, s and a observation and action sizes.
 """
@@ -19,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.normaliser import Normaliser
+from abps.policies import Policy
 from abps.presets import search_config, task_config
 from abps.rollouts.episode import run_episode
+from abps.search.base import Query
 from abps.search.registry import make_search
 from abps.seeding import integer_seed
 from abps.tasks.gym import Task, make_task
@@ -29,6 +32,7 @@ from abps.trajectory import Trajectory
 __all__ = ["WORK", "Pair", "StoredQuery", "StoredRun", "load_run", "pair_of"]
 
 WORK = Path("runs/critic-study")
+RECIPES = Path(__file__).parent / "data" / "runs"
 Array = NDArray[np.float64]
 
 
@@ -51,8 +55,6 @@ class StoredRun:
     search: str
     seed: int
     queries: list[StoredQuery]
-    returns: list[float]
-    """Mean undiscounted return of the centre, one per outer iteration."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,88 +84,113 @@ def pair_of(run: StoredRun, iteration: int) -> Pair:
     return Pair(run, iteration, [query for query in run.queries if query.iteration <= iteration])
 
 
-def run_file(work: Path, task: str, search: str, seed: int) -> Path:
-    return work / f"{task}-{search}-{seed}.npz"
+def recipe_file(task: str, search: str, seed: int) -> Path:
+    return RECIPES / f"{task}-{search}-{seed}.npz"
 
 
-def make_run(task_name: str, search_name: str, seed: int, iterations: int, work: Path) -> Path:
-    """Run the search for so many outer iterations and save everything; a run that is there is left alone."""
-    path = run_file(work, task_name, search_name, seed)
+def make_recipe(task_name: str, search_name: str, seed: int, iterations: int) -> Path:
+    """Run the search for so many outer iterations and store what it tried; a recipe that is there is left alone."""
+    path = recipe_file(task_name, search_name, seed)
     if path.exists():
         return path
     task = make_task(task_config(task_name))
     env = task.make_env()
     search = make_search(search_name, task.spec, search_config(search_name, task_name), seed=seed)
-    told: list[tuple[Any, list[Trajectory]]] = []
-    returns, episodes, start = [], 0, time.process_time()
+    told: list[tuple[Query, list[Trajectory]]] = []
+    episodes, start = 0, time.process_time()
     while search.iteration < iterations:
         query = search.ask()
-        trajectories = []
-        for _ in range(query.episodes):
-            trajectories.append(run_episode(env, query.policy, integer_seed(seed, "critic-study", episodes)))
-            episodes += 1
+        trajectories = [run_episode(env, query.policy, episode_seed(seed, episodes + k)) for k in range(query.episodes)]
+        episodes += query.episodes
         metrics = search.tell(query, trajectories)
         told.append((query, trajectories))
         if metrics is not None:
-            returns.append(metrics["centre_return"])
-            seconds = time.process_time() - start
-            print(f"{task_name} {metrics['iteration']} {episodes} {returns[-1]:.0f} {seconds:.0f} s", flush=True)
-    _save(path, told, returns)
+            value, seconds = metrics["centre_return"], time.process_time() - start
+            print(f"{task_name} {metrics['iteration']} {episodes} {value:.0f} {seconds:.0f} s", flush=True)
+    _save(
+        path,
+        parameters=[query.parameters for query, _ in told],
+        roles=[query.role for query, _ in told],
+        iterations=[query.iteration for query, _ in told],
+        counts=[query.policy.normaliser.count for query, _ in told],
+        means=[query.policy.normaliser.mean for query, _ in told],
+        m2s=[query.policy.normaliser.m2 for query, _ in told],
+        episodes=[len(trajectories) for _, trajectories in told],
+        returns=[trajectory.total() for _, trajectories in told for trajectory in trajectories],
+    )
     return path
 
 
-def _save(path: Path, told: list[tuple[Any, list[Trajectory]]], returns: list[float]) -> None:
-    flat = [trajectory for _, trajectories in told for trajectory in trajectories]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp.npz")
-    np.savez(
-        unfinished,
-        parameters=np.array([query.parameters for query, _ in told]),
-        roles=np.array([query.role for query, _ in told]),
-        iterations=np.array([query.iteration for query, _ in told]),
-        counts=np.array([query.policy.normaliser.count for query, _ in told]),
-        means=np.array([query.policy.normaliser.mean for query, _ in told]),
-        m2s=np.array([query.policy.normaliser.m2 for query, _ in told]),
-        episodes=np.array([len(trajectories) for _, trajectories in told]),
-        lengths=np.array([len(trajectory) for trajectory in flat]),
-        terminated=np.array([trajectory.terminated for trajectory in flat]),
-        observations=np.concatenate([trajectory.observations for trajectory in flat]),
-        actions=np.concatenate([trajectory.actions for trajectory in flat]),
-        rewards=np.concatenate([trajectory.rewards for trajectory in flat]),
-        returns=np.array(returns),
-    )
-    unfinished.replace(path)
+def episode_seed(seed: int, episode: int) -> int:
+    return integer_seed(seed, "critic-study", episode)
 
 
 def load_run(task_name: str, search: str, seed: int, work: Path = WORK) -> StoredRun:
-    """Read a run back."""
-    with np.load(run_file(work, task_name, search, seed), allow_pickle=False) as stored:
-        data = {name: stored[name] for name in stored.files}
-    lengths = data["lengths"]
-    ends = np.cumsum(lengths)
-    flat = []
-    for number, (length, end) in enumerate(zip(lengths, ends, strict=True)):
-        first = end - length
-        terminated = bool(data["terminated"][number])
+    """A run with all its episodes, rolled out anew from its recipe where they are not cached."""
+    recipe, task = _load(recipe_file(task_name, search, seed)), make_task(task_config(task_name))
+    normalisers = [
+        Normaliser(int(count), mean, m2)
+        for count, mean, m2 in zip(recipe["counts"], recipe["means"], recipe["m2s"], strict=True)
+    ]
+    policies = [
+        Policy(task.spec, parameters, normaliser)
+        for parameters, normaliser in zip(recipe["parameters"], normalisers, strict=True)
+    ]
+    episodes = _episodes(work / f"{task_name}-{search}-{seed}.npz", task, seed, policies, recipe)
+    ends = np.cumsum(recipe["episodes"])
+    queries = [
+        StoredQuery(policy.parameters, policy.normaliser, str(role), int(iteration), episodes[end - count : end])
+        for policy, role, iteration, count, end in zip(
+            policies, recipe["roles"], recipe["iterations"], recipe["episodes"], ends, strict=True
+        )
+    ]
+    return StoredRun(task, search, seed, queries)
+
+
+def _episodes(cache: Path, task: Task, seed: int, policies: list[Policy], recipe: dict[str, Any]) -> list[Trajectory]:
+    """Every episode of a recipe, in order, from the cache or from the simulator."""
+    if not cache.exists():
+        env = task.make_env()
+        owners = [policy for policy, count in zip(policies, recipe["episodes"], strict=True) for _ in range(count)]
+        rolled = [run_episode(env, policy, episode_seed(seed, number)) for number, policy in enumerate(owners)]
+        _save(
+            cache,
+            lengths=[len(trajectory) for trajectory in rolled],
+            terminated=[trajectory.terminated for trajectory in rolled],
+            observations=np.concatenate([trajectory.observations for trajectory in rolled]),
+            actions=np.concatenate([trajectory.actions for trajectory in rolled]),
+            rewards=np.concatenate([trajectory.rewards for trajectory in rolled]),
+        )
+    episodes = _cut(_load(cache))
+    if not np.allclose([trajectory.total() for trajectory in episodes], recipe["returns"], rtol=1e-6, atol=1e-6):
+        raise SystemExit(
+            f"the episodes in {cache} have other returns than their recipe: other physics (MuJoCo's version?), or the "
+            "cache of another recipe, to be removed"
+        )
+    return episodes
+
+
+def _cut(data: dict[str, Any]) -> list[Trajectory]:
+    """Episodes that were stored one after the other."""
+    episodes, end = [], 0
+    for number, (length, terminated) in enumerate(zip(data["lengths"], data["terminated"], strict=True)):
+        first, end = end, end + int(length)
         observations = data["observations"][first + number : end + number + 1]  # One more observation than steps.
-        flat.append(
-            Trajectory(observations, data["actions"][first:end], data["rewards"][first:end], terminated, not terminated)
-        )
-    queries, first = [], 0
-    for number, count in enumerate(data["episodes"]):
-        normaliser = Normaliser(int(data["counts"][number]), data["means"][number], data["m2s"][number])
-        queries.append(
-            StoredQuery(
-                data["parameters"][number],
-                normaliser,
-                str(data["roles"][number]),
-                int(data["iterations"][number]),
-                flat[first : first + count],
-            )
-        )
-        first += count
-    task = make_task(task_config(task_name))
-    return StoredRun(task, search, seed, queries, [float(value) for value in data["returns"]])
+        actions, rewards = data["actions"][first:end], data["rewards"][first:end]
+        episodes.append(Trajectory(observations, actions, rewards, bool(terminated), not terminated))
+    return episodes
+
+
+def _save(path: Path, **arrays: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp.npz")
+    np.savez_compressed(unfinished, **{name: np.array(values) for name, values in arrays.items()})
+    unfinished.replace(path)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 def main() -> None:
@@ -172,9 +199,8 @@ def main() -> None:
     parser.add_argument("--search", default="mpd")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iterations", type=int, default=25)
-    parser.add_argument("--work", type=Path, default=WORK)
     arguments = parser.parse_args()
-    print(make_run(arguments.task, arguments.search, arguments.seed, arguments.iterations, arguments.work))
+    print(make_recipe(arguments.task, arguments.search, arguments.seed, arguments.iterations))
 
 
 if __name__ == "__main__":

@@ -161,18 +161,7 @@ def judge(case: Case, critics: Critics) -> Result:
             result["sigma_beta"] = posterior.hyper.feature_scale
             result["weights"] = [float(weight) for weight in posterior.weights.mean]
             result["log_evidence_constant"] = search._constant_evidence()
-            result |= plugged_in(case, critics, posterior.weights.mean)
     return result
-
-
-def plugged_in(case: Case, critics: Critics, weights: Array) -> Result:
-    """ABS with the evidence's posterior mean weights taken as given: no longer a reason to distrust the critics' direction in Σ."""
-    search = Abs(case.spec, replace(case.settings, aggregation="softmax"), seed=0)
-    case.place(search)
-    search.critics, search.weights = critics, weights
-    search._refit()
-    truth, posterior = case.truth.gradient, search.posterior
-    return {"mu_plugged": cosine(posterior.mu, truth), "direction_plugged": cosine(posterior.direction, truth)}
 
 
 def _visits(point: Point) -> Visits:
@@ -181,9 +170,20 @@ def _visits(point: Point) -> Visits:
     return point.visits
 
 
-LSTD: dict[str, Any] = {
-    "feature_kind": "relu",
+CPU: dict[str, Any] = {
+    "feature_kind": "split",
     "features": 512,
+    "transitions": 20_000,
+    "trace": 0.8,
+    "feature_bias": 0.3,
+    "value_ridge": 0.1,
+    "ridges": (1.0, 3.0),
+    "groups": 2,
+    "members": 4,
+}
+"""V(s) on random features of the state, the advantage on u·(1, s): the critics of the preset `cpu`, spelt out so that they stay when it changes."""
+RELU: dict[str, Any] = {
+    "feature_kind": "relu",
     "transitions": 30_000,
     "trace": 0.0,
     "feature_bias": 1.0,
@@ -191,20 +191,9 @@ LSTD: dict[str, Any] = {
     "groups": 5,
     "members": 5,
 }
-"""Random ReLU features of (s, a), as FACTS.md had them."""
-SPLIT: dict[str, Any] = {
-    "feature_kind": "split",
-    "features": 512,
-    "transitions": 20_000,
-    "trace": 0.0,
-    "feature_bias": 0.3,
-    "value_ridge": 0.3,
-    "ridges": (1.0, 3.0),
-    "groups": 2,
-    "members": 4,
-}
-"""V(s) on random features of the state, the advantage on u·(1, s): the critics of the preset `cpu`, spelt out so that they stay when it changes."""
-DROQ: dict[str, Any] = {"kind": "droq", "members": 1, "steps_first": 2000, "steps_probe": 1}
+"""Random ReLU features of state and action together, one-step targets."""
+PAPER: dict[str, Any] = {"kind": "droq", "members": 5, "steps_first": 10_000, "steps_probe": 1}
+"""The paper's networks, from scratch, with the steps of one new centre."""
 
 
 def critics_method(seed: int = 0, **settings: Any) -> Callable[[Case], Result]:
@@ -215,24 +204,18 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "regression": lambda case: regression(case, 1e-2),
     "regression-ridge-1": lambda case: regression(case, 1.0),
     "mpd": black_box,
-    "lstd": critics_method(**LSTD),
-    "lstd-F256": critics_method(**{**LSTD, "features": 256}),
-    "lstd-F1024": critics_method(**{**LSTD, "features": 1024}),
-    "lstd-100k": critics_method(**{**LSTD, "transitions": 100_000}),
-    "lstd-layer-norm": critics_method(**LSTD, layer_norm=True),
-    "lstd-bias-0.3": critics_method(**{**LSTD, "feature_bias": 0.3}),
-    "lstd-bias-0.3-trace-0.9": critics_method(**{**LSTD, "feature_bias": 0.3, "trace": 0.9}),
-    "lstd-seed-1": critics_method(**LSTD, seed=1),
-    "split-cpu": critics_method(**SPLIT),
-    "split-cpu-long": critics_method(**SPLIT),
-    "split-cpu-seed-1": critics_method(**SPLIT, seed=1),
-    "split-cpu-30k": critics_method(**{**SPLIT, "transitions": 30_000}),
-    "droq-paper-2000": critics_method(**DROQ),
-    "droq-paper-10000": critics_method(**{**DROQ, "steps_first": 10_000}),
-    "droq-mean-2000": critics_method(**DROQ, target="mean", learning_rate=1e-3, polyak=0.01),
+    "paper": critics_method(**PAPER),
+    "relu": critics_method(**RELU),
+    "split-one-step": critics_method(**{**CPU, "trace": 0.0, "value_ridge": 0.3}),
+    "cpu": critics_method(**CPU),
+    "cpu-seed-1": critics_method(**CPU, seed=1),
+    "cpu-one-step": critics_method(**{**CPU, "trace": 0.0}),
+    "cpu-trace-0.95": critics_method(**{**CPU, "trace": 0.95}),
+    "cpu-value-ridge-0.3": critics_method(**{**CPU, "value_ridge": 0.3}),
+    "cpu-value-ridge-0.01": critics_method(**{**CPU, "value_ridge": 0.01}),
+    "cpu-F256": critics_method(**{**CPU, "features": 256}),
+    "cpu-40k": critics_method(**{**CPU, "transitions": 40_000}),
 }
-RETIRED = "c52bed8"
-"""The commit that recorded those methods of results.jsonl that are not in METHODS; the library that they need is that of bb5bf2a."""
 
 
 def known_pairs() -> list[str]:
@@ -294,10 +277,7 @@ def main() -> None:
     if arguments.table:
         from table import render
 
-        known = done()
-        retired = [name for name in dict.fromkeys(method for _, method in known) if name not in METHODS]
-        titles = {name: name for name in METHODS} | {name: f"{name} (retired, commit {RETIRED})" for name in retired}
-        print(render(known_pairs(), titles, known))
+        print(render(known_pairs(), list(METHODS), done()))
         return
     pairs = known_pairs() if arguments.pairs == ["all"] else arguments.pairs
     study(pairs, list(METHODS) if arguments.methods == ["all"] else arguments.methods, arguments.work)

@@ -8,8 +8,6 @@ from truth import load_truth
 __all__ = ["render"]
 
 Result = dict[str, Any]
-Titles = dict[str, str]
-"""Method → what the table calls it."""
 COLUMNS = (
     ("mean", "∇m̂, mean"),
     ("softmax", "∇m̂, softmax"),
@@ -19,26 +17,24 @@ COLUMNS = (
     ("mu_evidence", "μ, evidence"),
     ("direction_evidence", "Σ⁻¹μ, evidence"),
     ("step_evidence", "step, evidence"),
-    ("mu_plugged", "μ, plugged in"),
-    ("direction_plugged", "Σ⁻¹μ, plugged in"),
     ("mu_mpd", "μ, MPD"),
     ("direction_mpd", "Σ⁻¹μ, MPD"),
 )
 HEAD = """# Results of the critic study
 
-Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what it means. DroQ: one pair of networks, 2000 or 10 000 steps from scratch.
+Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what the methods are and what it means.
 Medians over different pairs are not comparable: where a method was not run on all of them, read the table of every pair."""
 TRUSTED = 0.4
 """Pairs whose truth is less reliable than this are shown but not judged."""
 FAILED = 0.35
-"""Critics whose mean gradient has a lower cosine than this have failed; none lies between this and 0.5."""
-PRESET = "split-cpu-long"
+"""Critics whose mean gradient has a lower cosine than this have failed."""
+PRESET = "cpu"
 """The critics of the preset `cpu` in the Gaussian process of the preset `cpu`."""
 COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
 
-def render(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
+def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
     """The whole page: the pairs, the medians over pairs, every pair's numbers, and whether the scores see failure."""
     used = _run(methods, pairs, results)
     judged = [pair for pair in pairs if load_truth(pair).reliability >= TRUSTED]
@@ -53,9 +49,9 @@ def render(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Res
     return "\n\n".join(parts)
 
 
-def _run(methods: Titles, pairs: list[str], results: dict[tuple[str, str], Result]) -> Titles:
+def _run(methods: list[str], pairs: list[str], results: dict[tuple[str, str], Result]) -> list[str]:
     """The methods that were run on any of the pairs."""
-    return {name: title for name, title in methods.items() if any((pair, name) in results for pair in pairs)}
+    return [name for name in methods if any((pair, name) in results for pair in pairs)]
 
 
 def _truths(pairs: list[str]) -> str:
@@ -72,20 +68,20 @@ def _truths(pairs: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _medians(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
+def _medians(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
     methods = _run(methods, pairs, results)
     heads = " | ".join(head for _, head in COLUMNS)
     lines = [f"## Median cosine with the true gradient (pairs with reliability ≥ {TRUSTED})", ""]
     lines.append(f"| method | pairs | {heads} | R̃² of the members | s per centre | s per probe |")
     lines.append("|---" * (len(COLUMNS) + 5) + "|")
-    for method, title in methods.items():
+    for method in methods:
         found = [results[pair, method] for pair in pairs if (pair, method) in results]
         cells = [_median([result[key] for result in found if key in result]) for key, _ in COLUMNS]
         scores = [float(np.median(result["r2_validation"])) for result in found if "r2_validation" in result]
         seconds = [
             _median([result[key] for result in found if key in result]) for key in ("seconds_centre", "seconds_probe")
         ]
-        row = [title, str(len(found)), *cells, _median(scores), *seconds]
+        row = [method, str(len(found)), *cells, _median(scores), *seconds]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
@@ -94,16 +90,16 @@ def _median(values: list[float]) -> str:
     return f"{np.median(values):.2f}" if values else ""
 
 
-def _details(pairs: list[str], methods: Titles, results: dict[tuple[str, str], Result]) -> str:
+def _details(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
     lines = ["## Every pair: cosine of the mean of ∇m̂ / of μ under evidence (μ of MPD, regression: one number)", ""]
     lines += ["| method | " + " | ".join(pairs) + " |", "|---" * (len(pairs) + 1) + "|"]
-    for method, title in methods.items():
+    for method in methods:
         cells = []
         for pair in pairs:
             result = results.get((pair, method), {})
             keys = [key for key in ("mean", "mu_evidence", "mu_mpd") if key in result]
             cells.append(" / ".join(f"{result[key]:.2f}" for key in keys))
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

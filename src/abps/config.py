@@ -145,8 +145,8 @@ class LocalSearchConfig:
     )
     backtrack: float = setting(
         0.0,
-        "give up a new centre whose mean return is so many standard errors below the last one's, for the point "
-        "half-way back; 0: never (the paper)",
+        "give up a new centre whose mean return is so many standard deviations of the window's returns below the last "
+        "one's, for the point half-way back; 0: never (the paper)",
     )
     remap: bool = setting(
         False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates"
@@ -215,7 +215,7 @@ class CriticsConfig:
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
     transitions: int = setting(20_000, "lstd: at most so many of the newest transitions are used")
-    trace: float = setting(0.0, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
+    trace: float = setting(0.8, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
     ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
         2,
@@ -227,7 +227,7 @@ class CriticsConfig:
         "random features of state and action together; quadratic: all monomials up to degree two",
         choices=("split", "relu", "quadratic"),
     )
-    value_ridge: float = setting(0.3, "lstd, split: ridge strength of the state's value")
+    value_ridge: float = setting(0.1, "lstd, split: ridge strength of the state's value")
     action_clip: float = setting(3.0, "lstd, split: departures from the centre's action are clipped at ± this many std")
     feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
@@ -268,6 +268,11 @@ class AbsConfig(LocalSearchConfig):
         0.0,
         "shrink a step that changes the actions on visited states by more than this root mean square, in halves of "
         "their ranges; 0: never (the paper)",
+    )
+    curvature: bool = setting(
+        False,
+        "subtract c·(change of the actions)² from the mean function, c fitted to what it promises too much in the window, and "
+        "shorten a step to where gain less loss is largest; off: the paper",
     )
     aggregation: str = setting(
         "softmax",

@@ -75,3 +75,65 @@ def test_a_step_that_is_not_finite_is_not_taken(lab, monkeypatch):
     search = ready(lab, task)
     monkeypatch.setattr(search.posterior, "direction", np.array([np.nan, 1.0]))
     assert np.array_equal(search._move().centre, search.centre)
+
+
+# ---- curvature ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_curvature_is_what_the_mean_function_promises_too_much(lab, monkeypatch):
+    """Returns that fall short of m̂ by exactly c·(change of the actions)² give c back; an excess gives zero, and so does `off`."""
+    search = ready(lab, lab.lqr(2, 2))
+    plain, changes = search._prior(search.points), search.action_changes(search.points)
+    assert search.curvature() == 0.0
+    search.config = replace(search.config, curvature=True)
+    for true, expected in ((7.0, 7.0), (0.0, 0.0), (-7.0, 0.0)):
+        monkeypatch.setattr(type(search), "returns", plain.at_points - true * changes**2)
+        assert search.curvature() == pytest.approx(expected, abs=1e-9)
+        prior = search._prior(search.points)
+        assert np.allclose(prior.at_points, plain.at_points - expected * changes**2, atol=1e-12)
+        assert np.array_equal(prior.gradient, plain.gradient)  # A loss of second order: no slope at θ.
+
+
+def test_changes_of_actions_are_root_mean_squares_over_discounted_visits(lab):
+    search = ready(lab, lab.lqr(2, 2))
+    visits, moved = search._centre_visits, search.points[-1]
+    squares, total = 0.0, 0.0
+    for state, weight in zip(visits.states, visits.weights, strict=True):
+        before, after = (search.policies.actions(x, state[None], search.normaliser)[0] for x in (search.centre, moved))
+        squares += weight * np.mean(((after - before) / 2.0) ** 2)  # Half of the range ±2 is 2.
+        total += weight
+    assert search.action_change(moved) == pytest.approx(np.sqrt(squares / total), rel=1e-6)
+    assert search.action_change(search.centre) == 0.0
+
+
+@pytest.mark.parametrize("curvature", [0.0, 1e-6, 1e3])
+def test_a_step_ends_where_gain_less_loss_is_largest(lab, monkeypatch, curvature):
+    """Compared with all shorter steps; a little curvature shortens nothing."""
+    search = ready(lab, lab.lqr(2, 2), step=1e-4)
+    free = search._move().centre - search.centre
+    search.config = replace(search.config, curvature=True)
+    monkeypatch.setattr(search, "curvature", lambda: curvature)
+    taken = search._move().centre - search.centre
+    fraction = np.linalg.norm(taken) / np.linalg.norm(free)
+    assert np.allclose(taken, fraction * free)
+
+    def profit(f: float) -> float:
+        return f * float(search.posterior.mu @ free) - curvature * (f * search.action_change(search.centre + free)) ** 2
+
+    best = max(np.linspace(0.0, 1.0, 1001), key=profit)
+    assert fraction == pytest.approx(best, abs=2e-3)
+    assert (fraction < 1.0) == (curvature == 1e3)
+
+
+def test_around_the_optimum_curvature_explains_the_window(lab):
+    """At the best gain of an LQR all probes are worse than the centre, and m̂ of exact critics cannot say so."""
+    task = lab.lqr(2, 1, horizon=200)
+    system = task.make_env().system
+    evidence = {}
+    for curvature in (True, False):
+        search = lab.search("abs", task, curvature=curvature, design_std=0.05, window=12)
+        search.centre = system.optimal_gain().ravel()
+        lab.run(search, task, 2)
+        evidence[curvature] = search._fitted.evidence
+        assert (search.curvature() > 0.0) is curvature
+    assert evidence[True] > evidence[False]

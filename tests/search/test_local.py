@@ -378,7 +378,7 @@ def test_a_lucky_centre_cannot_hold_the_search_for_ever(lab):
 
 
 def test_noise_is_no_reason_to_back_out(lab):
-    """Centres that do not move: with two standard errors a few retreats happen by chance, with six none does."""
+    """Centres that do not move are worse than the last ones now and then, but not by much."""
     task = lab.lqr(noise=0.05)
     retreats = {}
     for backtrack in (0.01, 6.0):

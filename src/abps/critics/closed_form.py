@@ -6,7 +6,8 @@ weights w of Q = φ(s, a)·w:
     (Zᵀ(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀΦ)/F·I) w = Zᵀr,    Φ' at (s', π_θ(s')).
 
 The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
-many steps at once. With λ > 0 the actions between are those of the episode's own policy, which is near the centre's by construction.
+many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero for the centre's Q whatever policy chose a, so any function of
+what came before may multiply it, and probes' episodes need no importance weights for any λ.
 
 A *group* is one draw of random features with its F×F system; members of a group differ in the ridge strength only and
 cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
@@ -37,6 +38,8 @@ PREDICTION_CHUNK = 256
 """Rows per product in predictions, where no large output is written."""
 SLOPE_CHUNK = 16_384
 """Rows per product of split critics' slopes, which need no random features."""
+TRACE_BLOCK = 64
+"""Rows of one product with the decay matrix that makes eligibility traces."""
 SPLIT = "split"
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
@@ -63,21 +66,22 @@ def _eligibility(
     features: NDArray[Any], last: NDArray[np.bool_], decay: float, carried: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Traces z_t = φ_t + γλ z_{t−1} (n, F), starting anew after every end; and the trace to carry on with, if any."""
-    from scipy.signal import lfilter
-
     traces = np.empty_like(features)
-    stops = [*(np.flatnonzero(last) + 1), len(last)]
-    start = 0
-    for stop in stops:
-        if stop > start:
-            segment = features[start:stop]
-            if carried is not None:
-                segment = segment.copy()
-                segment[0] += features.dtype.type(decay) * carried
-            traces[start:stop] = lfilter([1.0], [1.0, -decay], segment, axis=0)
-        carried = None  # An end lies between two stretches, except after the last one.
-        start = stop
-    return traces, None if last[-1] else traces[-1].copy()
+    for start in range(0, len(last), TRACE_BLOCK):
+        block = features[start : start + TRACE_BLOCK]
+        ends = np.cumsum(last[start : start + TRACE_BLOCK])
+        episode = np.concatenate(
+            [[0], ends[:-1]]
+        )  # Rows of one episode share a number; those of the carried trace have 0.
+        lag = np.subtract.outer(np.arange(len(block)), np.arange(len(block)))
+        reach = np.where((lag >= 0) & (episode[:, None] == episode), decay ** np.maximum(lag, 0), 0.0)
+        part = reach.astype(features.dtype) @ block
+        if carried is not None:
+            going_on = int((episode == 0).sum())
+            part[:going_on] += np.outer(decay ** np.arange(1, going_on + 1), carried).astype(features.dtype)
+        traces[start : start + TRACE_BLOCK] = part
+        carried = None if last[min(start + TRACE_BLOCK, len(last)) - 1] else part[-1].copy()
+    return traces, carried
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 Every critic is a pair of networks with dropout and layer norm; the TD target uses the pair's minimum (or mean), predictions
 the mean of its target networks without dropout. Batches are gathered on the host, a chunk of steps at a time, and trained on
-in one compiled loop (`training.py`); predictions run in NumPy. Weights live in flat float32 vectors.
+in one compiled loop (`training.py`), and so are values predicted; the few slopes that are needed run in NumPy. Weights live in flat float32 vectors.
 Shapes: k critics, 2k networks, p weights per network, m states.
 """
 
@@ -30,8 +30,10 @@ STATISTICS = 100_000
 """The newest states that the input statistics are measured on."""
 HUGE = 1e3
 """Weights beyond this mean that training diverged: Adam moves a weight by a few units per fit at most."""
-PREDICTION_CHUNK = 256
-"""Rows per product in predictions, so that hidden layers stay in the processor's cache."""
+VALUE_CHUNK = 1024
+"""Rows per call of the compiled predictions."""
+SLOPE_CHUNK = 256
+"""Rows per product of slopes, so that hidden layers stay in the processor's cache."""
 
 PROGRAM = (
     *("members", "width", "depth", "batch", "target", "dropout", "dropout_target"),
@@ -79,20 +81,23 @@ class DroqCritics(Critics):
         return self._fit(replay, self.config.steps_probe)
 
     def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        from abps.critics.training import predict, to_device
+
         inputs = self._ready().inputs(states, actions, np.float32)
         values = np.empty((2 * self.members, len(inputs)))
-        for number, network in enumerate(self._networks):
-            for start in range(0, len(inputs), PREDICTION_CHUNK):
-                part = slice(start, start + PREDICTION_CHUNK)
-                values[number, part] = forward(network, inputs[part], None, np).values
+        networks = to_device(tuple(self._networks))
+        for start in range(0, len(inputs), VALUE_CHUNK):
+            part = inputs[start : start + VALUE_CHUNK]
+            padded = np.pad(part, ((0, VALUE_CHUNK - len(part)), (0, 0)))  # One shape, so that nothing compiles again.
+            values[:, start : start + len(part)] = np.asarray(predict(networks, padded))[:, : len(part)]
         return (values[0::2] + values[1::2]) / 2.0
 
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         inputs = self._ready().inputs(states, actions, np.float32)
         slopes = np.empty((2 * self.members, *actions.shape))
         for number, network in enumerate(self._networks):
-            for start in range(0, len(inputs), PREDICTION_CHUNK):
-                part = slice(start, start + PREDICTION_CHUNK)
+            for start in range(0, len(inputs), SLOPE_CHUNK):
+                part = slice(start, start + SLOPE_CHUNK)
                 cache = forward(network, inputs[part], None, np)
                 slopes[number, part] = input_gradients(network, cache, np)[:, self.spec.observation_dim :]
         return (slopes[0::2] + slopes[1::2]) / (2.0 * self._ready().action_half)

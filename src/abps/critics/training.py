@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from abps.config import CriticsConfig
 from abps.critics.networks import Cache, Layer, Network, forward, through_norm
 
-__all__ = ["Chunk", "Training", "compiled_loop", "to_device", "weight_gradients"]
+__all__ = ["Chunk", "Training", "compiled_loop", "predict", "to_device", "weight_gradients"]
 
 FLAGS = {"xla_cpu_multi_thread_eigen": "false", "xla_cpu_enable_concurrency_optimized_scheduler": "false"}
 """For XLA. Threads on products of this size cost more than they bring, and the default scheduler works on all networks at
@@ -52,7 +52,8 @@ class Chunk(NamedTuple):
 
 
 def to_device(arrays: Any) -> Any:
-    """Hand NumPy arrays in any nesting over to jax."""
+    """Hand NumPy arrays in any nesting over to jax, which starts with the right flags then if it has not been started yet."""
+    _set_flags()
     return jax.device_put(arrays)
 
 
@@ -62,8 +63,6 @@ def compiled_loop(config: CriticsConfig) -> Any:
     The number of steps is an argument of the program and everything else has a fixed shape: it compiles once.
     """
 
-    _set_flags()
-
     def run(training: Training, pool: jax.Array, chunk: Chunk, steps: jax.Array) -> Training:
         def body(step: jax.Array, carry: Training) -> Training:
             return _gradient_step(config, carry, pool, jax.tree.map(lambda part: part[step], chunk))
@@ -71,6 +70,12 @@ def compiled_loop(config: CriticsConfig) -> Any:
         return jax.lax.fori_loop(0, steps, body, training)
 
     return jax.jit(run, donate_argnums=0)
+
+
+@jax.jit
+def predict(networks: tuple[Network, ...], inputs: jax.Array) -> jax.Array:
+    """Q of every network at (m, i) inputs, without dropout: (2k, m)."""
+    return jnp.stack([forward(network, inputs, None, jnp).values for network in networks])
 
 
 def _set_flags() -> None:

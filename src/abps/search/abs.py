@@ -39,9 +39,16 @@ class Abs(AdvantageSearch[AbsConfig]):
         if not np.all(np.isfinite(step)):
             return Move(self.centre, {"step_capped": None})
         taken = capped(step, self.config.gp.lengthscale_high) if self.config.step_cap else step
+        if self.config.curvature:
+            taken = self._worthwhile(taken)
         if self.config.action_cap:
             taken = self._trusted(taken)
         return Move(self.centre + taken, {"step_capped": bool(taken is not step)})
+
+    def _worthwhile(self, step: Array) -> Array:
+        """Shorten a step to where the slope's gain less the curvature's loss is largest: f·μᵀs − f²·c·(change of actions)²."""
+        gain, loss = float(self.posterior.mu @ step), self.curvature() * self.action_change(self.centre + step) ** 2
+        return step * (gain / (2.0 * loss)) if gain < 2.0 * loss else step
 
     def _trusted(self, step: Array) -> Array:
         """Shrink a step that changes the actions by more than `action_cap`.

@@ -103,11 +103,44 @@ class AdvantageSearch(LocalSearch[AbsT]):
         centre, visits, value = self._policy_centre, self._centre_visits, self.centre_value
         features = advantage_features(self.critics, centre, visits, points)
         gradients = advantage_gradients(self.critics, centre, visits)
+        loss = self._curvature_loss(points, value + features @ self._prior_weights)
         if self.config.aggregation == EVIDENCE:
             share = self.config.evidence_prior / self.critics.members
-            constant, flat = np.full(len(points), value), np.zeros(self.policies.size)
-            return Prior(constant, value, flat, features=Features(features, gradients, share))
-        return Prior(value + features @ self.weights, value, gradients @ self.weights)
+            return Prior(
+                value - loss, value, np.zeros(self.policies.size), features=Features(features, gradients, share)
+            )
+        return Prior(value + features @ self.weights - loss, value, gradients @ self.weights)
+
+    @property
+    def _prior_weights(self) -> Array:
+        """The weights (k,) before the window's returns are looked at: chosen, or the prior mean of those integrated out."""
+        if self.config.aggregation == EVIDENCE:
+            return np.full(self.critics.members, self.config.evidence_prior / self.critics.members)
+        return self.weights
+
+    def curvature(self) -> float:
+        """c ≥ 0: what m̂ promises too much, per squared change of the actions, over the points of the window.
+
+        The residual of m̂ is of second order in the change of the actions (Section 3.1), and around a good policy it is a loss.
+        """
+        points = self.points
+        features = advantage_features(self.critics, self._policy_centre, self._centre_visits, points)
+        return self._curvature(self.action_changes(points), self.centre_value + features @ self._prior_weights)
+
+    def _curvature(self, changes: Array, promised: Array) -> float:
+        """Least squares of promised − returns on changes², through the origin: (n,), (n,) → c."""
+        if not self.config.curvature:
+            return 0.0
+        squares = changes**2
+        size = float(squares @ squares)
+        return max(0.0, float(squares @ (promised - self.returns)) / size) if size > 0 else 0.0
+
+    def _curvature_loss(self, points: Array, promised: Array) -> Array:
+        """c·(change of the actions)² of points (n, d) at which m̂ promises so much (n,)."""
+        if not self.config.curvature:
+            return np.zeros(len(points))
+        changes = self.action_changes(points)
+        return self._curvature(changes, promised) * changes**2
 
     def _used_weights(self) -> Array:
         """The weights (k,) in use: chosen, or the posterior mean of those integrated out."""
@@ -122,14 +155,14 @@ class AdvantageSearch(LocalSearch[AbsT]):
         posterior, weights = self.posterior, self._used_weights()
         if self.config.aggregation != EVIDENCE or posterior.features is None:
             return posterior
-        value = self.centre_value
+        prior = self._prior(posterior.points)
         return condition(
             posterior.points,
             self.returns,
             self.centre,
             replace(posterior.hyper, feature_scale=0.0),
-            mean_at_points=np.full(len(posterior.points), value),
-            mean_at_theta=value,
+            mean_at_points=prior.at_points,
+            mean_at_theta=prior.at_theta,
             counts=self.counts,
             features=Features(posterior.features.values, posterior.features.gradient, weights),
         )
@@ -147,6 +180,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
             "r2_validation": [float(score) for score in self.scores],
             "r2_test": self._test_score(weights),
             "weights": [float(weight) for weight in weights],
+            "curvature": self.curvature(),
             "evidence_constant": self._constant_evidence(),
             "mean_gradient_norm": float(np.linalg.norm(gradient)),
             "mean_gradient_cosine": _cosine(gradient, mu),
@@ -167,28 +201,37 @@ class AdvantageSearch(LocalSearch[AbsT]):
         return float(r2(self.centre_value + features @ weights, self.returns[probes]))
 
     def _constant_evidence(self) -> float:
-        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ)."""
+        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ) (less the curvature's loss)."""
         with self._timed("diagnostics"):
+            points, constant = self.points, np.full(len(self.window), self.centre_value)
             fitted = fit(
-                self.points,
+                points,
                 self.returns,
                 self.config.gp,
                 generator(self.seed, "fit-constant", self.iteration),
                 noise=self._noise(),
-                mean_at_points=np.full(len(self.window), self.centre_value),
+                mean_at_points=constant - self._curvature_loss(points, constant),
                 counts=self.counts,
                 previous=self.hyper,
             )
         return fitted.evidence
 
-    def action_change(self, centre: Array) -> float:
-        """How much a new centre changes the actions on the centre's states: root mean square, in halves of their ranges."""
+    def action_changes(self, points: Array) -> Array:
+        """How much points (n, d) change the actions on the centre's states: root mean square (n,), in halves of their ranges."""
         visits = self._centre_visits
         before = self.policies.actions(self.centre, visits.states, self.normaliser)
-        after = self.policies.actions(centre, visits.states, self.normaliser)
         half = (np.array(self.spec.action_high) - np.array(self.spec.action_low)) / 2
-        change = np.average(np.square((after - before) / half).mean(axis=1), weights=visits.weights)
-        return float(np.sqrt(change))
+        shares = visits.weights / visits.weights.sum()
+
+        def change(x: Array) -> float:
+            moved = (self.policies.actions(x, visits.states, self.normaliser) - before) / half
+            return float(np.sqrt(np.square(moved).mean(axis=1) @ shares))
+
+        return np.array([change(x) for x in points])
+
+    def action_change(self, point: Array) -> float:
+        """`action_changes` of one point (d,)."""
+        return float(self.action_changes(point[None])[0])
 
     def _step_metrics(self, centre: Array) -> Metrics:
         return {**super()._step_metrics(centre), "step_actions": self.action_change(centre)}

@@ -187,11 +187,14 @@ class LocalSearch(Search[LocalT]):
             self._probes_told()
 
     def _clearly_worse(self) -> bool:
-        """Whether the centre's mean return lies so far below the last centre's that noise does not explain it."""
+        """Whether the centre's mean return lies far below the last centre's, measured by how much the window's returns vary.
+
+        The episodes' noise would be too fine a measure: where it is small, every second centre is a little worse beyond doubt.
+        """
         if not self.config.backtrack or self.previous is None:
             return False
-        error = self._noise() * np.sqrt(2.0 / self.config.centre_episodes)
-        return self.centre_value < self.previous_value / self.scale - self.config.backtrack * error
+        spread = float(np.std(self.returns))
+        return self.centre_value < self.previous_value / self.scale - self.config.backtrack * spread
 
     def _retreat(self, reason: str) -> Metrics:
         """Give up a centre that failed or is clearly worse for the point half-way to the one before it."""
