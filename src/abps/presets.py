@@ -100,8 +100,9 @@ ABS_LENGTHSCALES = (0.02, 0.1)
 """The `cpu` preset's ABS, where the paper's bounds are not merely widened. The paper's bounds are so short that the window's noise becomes gradient and hides what the critics know
 (benchmarks/critics, finding 5)."""
 
-ACTION_CAP = 0.1
-"""The `cpu` preset's ABS: largest change of the actions in one step. Without it, a step now and then undoes all that was learned."""
+ACTION_CAP, BACKTRACK = 0.1, 0.5
+"""The `cpu` preset's ABS: largest change of the actions in one step, and the loss, in spreads of the window's returns, that is taken back. Without them, a step
+now and then undoes all that was learned."""
 
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in lengthscales. GIBO's step shrinks with
@@ -183,10 +184,11 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     if preset == "paper":
         return replace(config, critics=PAPER_CRITICS)
     config = replace(config, gp=replace(config.gp, noise_factor=NOISE_FACTOR), evidence_prior=1.0)
-    return config if row.widening > 1.0 else _long_lengthscales(config)
+    return config if row.widening > 1.0 else _careful(config)
 
 
-def _long_lengthscales(config: AbsConfig) -> AbsConfig:
+def _careful(config: AbsConfig) -> AbsConfig:
+    """Longer lengthscales, probes nearby, and steps that neither go too far nor stay where they made things worse."""
     low, high = ABS_LENGTHSCALES
     return replace(
         config,
@@ -194,6 +196,8 @@ def _long_lengthscales(config: AbsConfig) -> AbsConfig:
         # Longer lengthscales would send the probes far away, where a good policy's return says little about its gradient.
         acquisition=replace(config.acquisition, radius=config.design_std),
         action_cap=ACTION_CAP,
+        curvature=True,
+        backtrack=BACKTRACK,
     )
 
 
