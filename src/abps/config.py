@@ -17,6 +17,7 @@ from abps.errors import ConfigError
 __all__ = [
     "AbsConfig",
     "AcquisitionConfig",
+    "AdvantageConfig",
     "ArsConfig",
     "BudgetConfig",
     "CriticsConfig",
@@ -259,21 +260,9 @@ AGGREGATIONS = ("softmax", "mean", "best", "single", "evidence")
 
 
 @dataclass(frozen=True)
-class AbsConfig(LocalSearchConfig):
-    """ABS: the advantage mean function, one step δ·Σ⁻¹μ per outer iteration (Algorithms 1 and 2, Table 2)."""
+class AdvantageConfig(LocalSearchConfig):
+    """What searches with critics share: the advantage mean function, scores, weights, resets (Algorithm 1)."""
 
-    step: float = setting(0.0025, "δ: the step is δ·Σ⁻¹μ, not normalised")
-    step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
-    action_cap: float = setting(
-        0.0,
-        "shrink a step that changes the actions on visited states by more than this root mean square, in halves of "
-        "their ranges; 0: never (the paper)",
-    )
-    curvature: bool = setting(
-        False,
-        "subtract c·(change of the actions)² from the mean function, c fitted to what it promises too much in the window, and "
-        "shorten a step to where gain less loss is largest; off: the paper",
-    )
     aggregation: str = setting(
         "softmax",
         "how critics become one mean function (Eq. 12; evidence: weights integrated out)",
@@ -292,17 +281,42 @@ class AbsConfig(LocalSearchConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.step > 0, "step must be positive")
-        _require(self.action_cap >= 0, "action_cap must not be negative")
         _require(self.score_iterations >= 1, "score_iterations must be at least 1")
         _require(self.states >= 0, "states must not be negative")
 
 
 @dataclass(frozen=True)
-class DdpgnConfig(AbsConfig):
+class AbsConfig(AdvantageConfig):
+    """ABS: the advantage mean function, one step δ·Σ⁻¹μ per outer iteration (Algorithms 1 and 2, Table 2)."""
+
+    step: float = setting(0.0025, "δ: the step is δ·Σ⁻¹μ, not normalised")
+    step_cap: bool = setting(True, "rescale the step when mean |step| exceeds the upper lengthscale bound")
+    action_cap: float = setting(
+        0.0,
+        "shrink a step that changes the actions on visited states by more than this root mean square, in halves of "
+        "their ranges; 0: never (the paper)",
+    )
+    curvature: bool = setting(
+        False,
+        "subtract c·(change of the actions)² from the mean function, c fitted to what it promises too much in the window, and "
+        "shorten a step to where gain less loss is largest; off: the paper",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.step > 0, "step must be positive")
+        _require(self.action_cap >= 0, "action_cap must not be negative")
+
+
+@dataclass(frozen=True)
+class DdpgnConfig(AdvantageConfig):
     """Ablation: the critics' gradient alone, Gaussian probes, a normalised step."""
 
     step: float = setting(0.05, "length of the step along ∇m̂ / ‖∇m̂‖")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.step > 0, "step must be positive")
 
 
 @dataclass(frozen=True)

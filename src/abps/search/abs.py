@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from abps.acquisition.descent_probability import DescentProbability
 from abps.config import AbsConfig
+from abps.gp.mean import advantage_features
 from abps.search.advantage import AdvantageSearch
 from abps.search.local import Move
 
@@ -36,18 +37,40 @@ class Abs(AdvantageSearch[AbsConfig]):
 
     def _move(self) -> Move:
         step = self.config.step * self.settled_posterior().direction  # Algorithm 2, last line
+        curvature = self.curvature()
         if not np.all(np.isfinite(step)):
-            return Move(self.centre, {"step_capped": None})
+            return Move(self.centre, {"step_capped": None, "curvature": curvature})
         taken = capped(step, self.config.gp.lengthscale_high) if self.config.step_cap else step
-        if self.config.curvature:
-            taken = self._worthwhile(taken)
+        taken = self._worthwhile(taken, curvature)
         if self.config.action_cap:
             taken = self._trusted(taken)
-        return Move(self.centre + taken, {"step_capped": bool(taken is not step)})
+        return Move(self.centre + taken, {"step_capped": bool(taken is not step), "curvature": curvature})
 
-    def _worthwhile(self, step: Array) -> Array:
-        """Shorten a step to where the slope's gain less the curvature's loss is largest: f·μᵀs − f²·c·(change of actions)²."""
-        gain, loss = float(self.posterior.mu @ step), self.curvature() * self.action_change(self.centre + step) ** 2
+    # ---- curvature: m̂ errs by the square of the change of the actions (Section 3.1), and around a good policy that is a loss
+
+    def curvature(self) -> float:
+        """c ≥ 0: what m̂ promises too much in the window, per squared change of the actions; 0 where the setting is off."""
+        if not self.config.curvature:
+            return 0.0
+        points = self.points
+        features = advantage_features(self.critics, self._policy_centre, self._centre_visits, points)
+        return self._fitted_curvature(self.action_changes(points), self._promised(features))
+
+    def _fitted_curvature(self, changes: Array, promised: Array) -> float:
+        """Least squares of promised − returns on changes², through the origin: (n,), (n,) → c."""
+        squares = changes**2
+        size = float(squares @ squares)
+        return max(0.0, float(squares @ (promised - self.returns)) / size) if size > 0.0 else 0.0
+
+    def _loss(self, points: Array, promised: Array) -> Array:
+        if not self.config.curvature:
+            return super()._loss(points, promised)
+        changes = self.action_changes(points)
+        return self._fitted_curvature(changes, promised) * changes**2
+
+    def _worthwhile(self, step: Array, curvature: float) -> Array:
+        """Shorten a step to where the slope's gain less the curvature's loss is largest: f·μᵀs − f²·c·(change of the actions)²."""
+        gain, loss = float(self.posterior.mu @ step), curvature * self.action_change(self.centre + step) ** 2
         return step * (gain / (2.0 * loss)) if gain < 2.0 * loss else step
 
     def _trusted(self, step: Array) -> Array:

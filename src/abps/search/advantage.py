@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import AbsConfig, BudgetConfig, replace
+from abps.config import AdvantageConfig, BudgetConfig, replace
 from abps.critics import Centre, make_critics
 from abps.critics.scores import aggregate, r2, scores, worst_member
 from abps.data.replay import Replay
@@ -30,15 +30,17 @@ from abps.trajectory import Trajectory
 __all__ = ["AdvantageSearch"]
 
 Array = NDArray[np.float64]
-AbsT = TypeVar("AbsT", bound=AbsConfig)
+AdvantageT = TypeVar("AdvantageT", bound=AdvantageConfig)
 
 EVIDENCE = "evidence"
 
 
-class AdvantageSearch(LocalSearch[AbsT]):
+class AdvantageSearch(LocalSearch[AdvantageT]):
     """A local search whose prior mean comes from critics; abstract."""
 
-    def __init__(self, spec: TaskSpec, config: AbsT, *, seed: int = 0, budget: BudgetConfig | None = None) -> None:
+    def __init__(
+        self, spec: TaskSpec, config: AdvantageT, *, seed: int = 0, budget: BudgetConfig | None = None
+    ) -> None:
         super().__init__(spec, config, seed=seed, budget=budget)
         self.replay = Replay(config.critics.replay, spec.observation_dim, spec.action_dim)
         self.replay_capacity = self.replay.capacity
@@ -103,44 +105,26 @@ class AdvantageSearch(LocalSearch[AbsT]):
         centre, visits, value = self._policy_centre, self._centre_visits, self.centre_value
         features = advantage_features(self.critics, centre, visits, points)
         gradients = advantage_gradients(self.critics, centre, visits)
-        loss = self._curvature_loss(points, value + features @ self._prior_weights)
+        promised = self._promised(features)
+        loss = self._loss(points, promised)
         if self.config.aggregation == EVIDENCE:
-            share = self.config.evidence_prior / self.critics.members
-            return Prior(
-                value - loss, value, np.zeros(self.policies.size), features=Features(features, gradients, share)
-            )
-        return Prior(value + features @ self.weights - loss, value, gradients @ self.weights)
+            flat, share = np.zeros(self.policies.size), self._prior_share
+            return Prior(value - loss, value, flat, features=Features(features, gradients, share))
+        return Prior(promised - loss, value, gradients @ self.weights)
 
     @property
-    def _prior_weights(self) -> Array:
-        """The weights (k,) before the window's returns are looked at: chosen, or the prior mean of those integrated out."""
-        if self.config.aggregation == EVIDENCE:
-            return np.full(self.critics.members, self.config.evidence_prior / self.critics.members)
-        return self.weights
+    def _prior_share(self) -> float:
+        """Aggregation `evidence`: the prior mean of every critic's weight."""
+        return self.config.evidence_prior / self.critics.members
 
-    def curvature(self) -> float:
-        """c ≥ 0: what m̂ promises too much, per squared change of the actions, over the points of the window.
+    def _promised(self, features: Array) -> Array:
+        """m̂ (n,) where the critics' advantages are `features` (n, k), before the window's returns are looked at."""
+        weights = self.weights if self.config.aggregation != EVIDENCE else np.full_like(self.weights, self._prior_share)
+        return self.centre_value + features @ weights
 
-        The residual of m̂ is of second order in the change of the actions (Section 3.1), and around a good policy it is a loss.
-        """
-        points = self.points
-        features = advantage_features(self.critics, self._policy_centre, self._centre_visits, points)
-        return self._curvature(self.action_changes(points), self.centre_value + features @ self._prior_weights)
-
-    def _curvature(self, changes: Array, promised: Array) -> float:
-        """Least squares of promised − returns on changes², through the origin: (n,), (n,) → c."""
-        if not self.config.curvature:
-            return 0.0
-        squares = changes**2
-        size = float(squares @ squares)
-        return max(0.0, float(squares @ (promised - self.returns)) / size) if size > 0 else 0.0
-
-    def _curvature_loss(self, points: Array, promised: Array) -> Array:
-        """c·(change of the actions)² of points (n, d) at which m̂ promises so much (n,)."""
-        if not self.config.curvature:
-            return np.zeros(len(points))
-        changes = self.action_changes(points)
-        return self._curvature(changes, promised) * changes**2
+    def _loss(self, points: Array, promised: Array) -> Array:
+        """What m̂ is known to promise too much (n,) at points (n, d), where it promises so much (n,): nothing, unless a search knows better."""
+        return np.zeros(len(points))
 
     def _used_weights(self) -> Array:
         """The weights (k,) in use: chosen, or the posterior mean of those integrated out."""
@@ -180,7 +164,6 @@ class AdvantageSearch(LocalSearch[AbsT]):
             "r2_validation": [float(score) for score in self.scores],
             "r2_test": self._test_score(weights),
             "weights": [float(weight) for weight in weights],
-            "curvature": self.curvature(),
             "evidence_constant": self._constant_evidence(),
             "mean_gradient_norm": float(np.linalg.norm(gradient)),
             "mean_gradient_cosine": _cosine(gradient, mu),
@@ -201,7 +184,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
         return float(r2(self.centre_value + features @ weights, self.returns[probes]))
 
     def _constant_evidence(self) -> float:
-        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ) (less the curvature's loss)."""
+        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ)."""
         with self._timed("diagnostics"):
             points, constant = self.points, np.full(len(self.window), self.centre_value)
             fitted = fit(
@@ -210,7 +193,7 @@ class AdvantageSearch(LocalSearch[AbsT]):
                 self.config.gp,
                 generator(self.seed, "fit-constant", self.iteration),
                 noise=self._noise(),
-                mean_at_points=constant - self._curvature_loss(points, constant),
+                mean_at_points=constant - self._loss(points, constant),
                 counts=self.counts,
                 previous=self.hyper,
             )
