@@ -216,6 +216,9 @@ class CriticsConfig:
     target: str = setting("min", "droq: min (the paper) or mean of the pair in the TD target", choices=("min", "mean"))
     features: int = setting(512, "lstd: random ReLU features per critic")
     transitions: int = setting(20_000, "lstd: at most so many of the newest transitions are used")
+    discount_cut: float = setting(
+        0.05, "lstd: only the steps t of an episode with γᵗ above this are used, of more episodes therefore; 0: all"
+    )
     trace: float = setting(0.8, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
     ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
@@ -228,7 +231,7 @@ class CriticsConfig:
         "random features of state and action together; quadratic: all monomials up to degree two",
         choices=("split", "relu", "quadratic"),
     )
-    value_ridge: float = setting(0.1, "lstd, split: ridge strength of the state's value")
+    value_ridge: float = setting(0.001, "lstd, split: ridge strength of the state's value")
     action_clip: float = setting(3.0, "lstd, split: departures from the centre's action are clipped at ± this many std")
     feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
@@ -251,6 +254,7 @@ class CriticsConfig:
         _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")
         _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
         _require(0 <= self.trace <= 1, "critics.trace must be in [0, 1]")
+        _require(0 <= self.discount_cut < 1, "critics.discount_cut must be in [0, 1)")
         _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
         _require(self.value_ridge > 0 and self.action_clip > 0, "critics.value_ridge and action_clip must be positive")
         _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")

@@ -92,8 +92,11 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     assert cosines(noisy, critics)[best] >= 0.9
 
 
-@pytest.mark.parametrize(("layer_norm", "trace_decay"), [(False, 0.0), (True, 0.0), (False, 0.9), (True, 1.0)])
-def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay):
+@pytest.mark.parametrize(
+    ("layer_norm", "trace_decay", "steps"),
+    [(False, 0.0, None), (True, 0.0, None), (False, 0.9, None), (True, 1.0, None), (False, 0.9, 7)],
+)
+def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps):
     """LSTD(λ) written once more, in float64, transition by transition, for one member."""
     config = CriticsConfig(
         feature_kind="relu",
@@ -104,9 +107,11 @@ def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay):
         layer_norm=layer_norm,
         transitions=200,
         trace=trace_decay,
+        discount_cut=0.0 if steps is None else 0.9**steps * 1.0001,
     )
     critics = trained(noisy, config)
-    data, matrix = noisy.replay.newest(200), critics.state()["groups"]["0"]["features"]["matrix"].astype(np.float64)
+    data = noisy.replay.newest(200) if steps is None else noisy.replay.beginnings(200, steps)
+    matrix = critics.state()["groups"]["0"]["features"]["matrix"].astype(np.float64)
     mean, std = data.states.mean(axis=0, dtype=np.float64), data.states.std(axis=0, dtype=np.float64)
 
     def feature(state, action):

@@ -71,6 +71,37 @@ def test_ring_is_the_tail_of_a_list(capacity, episodes, count, reload_at):
         assert sorted(rows(replay.gather(np.arange(len(replay))))) == sorted(kept)
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    capacity=st.integers(1, 30),
+    lengths=st.lists(st.integers(1, 9), max_size=8),
+    count=st.integers(1, 30),
+    steps=st.integers(1, 10),
+    newest=st.one_of(st.none(), st.integers(1, 8)),
+)
+def test_beginnings_are_those_of_a_list_of_episodes(capacity, lengths, count, steps, newest):
+    """`newest`: only so many of the last episodes are looked at."""
+    replay, episodes = Replay(capacity, 2, 1), []
+    for number, length in enumerate(lengths):
+        replay.append(episode(length, 100 * number, terminated=True))
+        episodes.append(expected(episode(length, 100 * number, terminated=True)))
+    among = None if newest is None else sum(len(item) for item in episodes[-newest:])
+    remembered, room = [], capacity
+    for item in reversed(episodes if newest is None else episodes[-newest:]):
+        kept = item[max(0, len(item) - room) :]
+        room -= len(kept)
+        if kept:
+            remembered.insert(0, kept)
+    wanted, room = [], count
+    for item in reversed(remembered):
+        cut = item[: min(steps, count)]
+        if len(cut) > room:
+            break
+        room -= len(cut)
+        wanted = [*cut[:-1], (*cut[-1][:-1], True), *wanted]  # The last of them is marked as an end.
+    assert rows(replay.beginnings(count, steps, among)) == wanted
+
+
 def test_only_termination_is_stored_as_termination():
     replay = Replay(10, 2, 1)
     replay.append(episode(3, 0, terminated=False))

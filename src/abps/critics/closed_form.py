@@ -14,6 +14,7 @@ cost one solve more each. A probe's transitions are added to the systems; a new 
 accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -176,7 +177,8 @@ class ClosedFormCritics(Critics):
         return self._fit(data, replay)
 
     def update(self, replay: Replay) -> FitReport:
-        return self._fit(replay.newest(replay.total - self._seen), replay)
+        new = replay.total - self._seen
+        return self._fit(self._newest(replay, new, among=new), replay)
 
     def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         values = np.empty((self.members, states.shape[0]))
@@ -261,7 +263,14 @@ class ClosedFormCritics(Critics):
         return FitReport(len(data.rewards), 0, tuple(diverged))
 
     def _recent(self, replay: Replay) -> Transitions:
-        return replay.newest(self.config.transitions)
+        return self._newest(replay, self.config.transitions)
+
+    def _newest(self, replay: Replay, count: int, among: int | None = None) -> Transitions:
+        """The newest transitions, without those that come so late in an episode that their discount makes them worthless."""
+        cut, gamma = self.config.discount_cut, self.spec.gamma
+        if cut == 0.0 or gamma == 1.0:
+            return replay.newest(count)
+        return replay.beginnings(count, math.ceil(math.log(cut) / math.log(gamma)), among)
 
     def _prepared(self, data: Transitions) -> _Prepared:
         centre = self._centre

@@ -96,12 +96,35 @@ class Replay:
 
         The arrays are views of the ring where the stretch does not wrap round: read them before the next append.
         """
+        return Transitions._make(self._stretch(part, count) for part in self._ring)
+
+    def beginnings(self, count: int, steps: int, among: int | None = None) -> Transitions:
+        """Return the first `steps` transitions of each of the newest episodes, at most `count` in all (one episode at least), oldest first.
+
+        `last` is true where an episode is cut off, too; nothing else tells such an end from a time limit's. Only the newest `among` transitions are
+        looked at, by default all. An episode whose own beginning is forgotten begins where memory does.
+        """
+        span = len(self) if among is None else min(int(among), len(self))
+        ends = np.flatnonzero(self._stretch(self._ring.last, span)) + 1
+        if not len(ends):
+            return self.newest(0)
+        starts = np.concatenate([[0], ends[:-1]])
+        lengths = np.minimum(ends - starts, min(steps, count))
+        episodes = max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), count, side="right")))
+        starts, lengths = starts[-episodes:], lengths[-episodes:]
+        stops = np.cumsum(lengths)
+        rows = np.repeat(starts - (stops - lengths), lengths) + np.arange(lengths.sum())
+        data = self.gather((self.total - span + rows) % self.capacity)
+        data.last[stops - 1] = True
+        return data
+
+    def _stretch(self, part: NDArray[Any], count: int) -> NDArray[Any]:
+        """The newest `count` rows of one of the ring's arrays, oldest first; a view where they do not wrap round."""
         count = min(int(count), len(self))
         start = (self.total - count) % self.capacity
         if start + count <= self.capacity:
-            return Transitions._make(part[start : start + count] for part in self._ring)
-        wrapped = start + count - self.capacity
-        return Transitions._make(np.concatenate([part[start:], part[:wrapped]]) for part in self._ring)
+            return part[start : start + count]
+        return np.concatenate([part[start:], part[: start + count - self.capacity]])
 
     def indices(self, rng: np.random.Generator, shape: int | tuple[int, ...]) -> NDArray[np.int64]:
         """Draw positions uniformly with replacement, to be given to `gather`.
