@@ -119,7 +119,8 @@ class AdvantageSearch(LocalSearch[AdvantageT]):
 
     def _promised(self, features: Array) -> Array:
         """m̂ (n,) where the critics' advantages are `features` (n, k), before the window's returns are looked at."""
-        weights = self.weights if self.config.aggregation != EVIDENCE else np.full_like(self.weights, self._prior_share)
+        integrated = self.config.aggregation == EVIDENCE
+        weights = np.full(self.critics.members, self._prior_share) if integrated else self.weights
         return self.centre_value + features @ weights
 
     def _loss(self, points: Array, promised: Array) -> Array:
