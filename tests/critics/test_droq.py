@@ -142,12 +142,36 @@ def test_action_gradients_are_derivatives(noisy):
         assert np.median(np.abs(numeric - slopes[..., place])) < 0.01 * np.abs(slopes).max()
 
 
+@pytest.mark.parametrize("rows", [1, 300, droq.VALUE_CHUNK + 5])
+def test_values_are_the_mean_of_the_pairs_target_networks(noisy, rows):
+    """Compiled, in padded chunks, against one network after the other in NumPy."""
+    critics = started(noisy, SMALL)
+    critics.update(noisy.replay)
+    rng = np.random.default_rng(rows)
+    states, actions = rng.standard_normal((rows, 3)), rng.uniform(-1, 1, (rows, 2))
+    inputs = critics._ready().inputs(states, actions, np.float32)
+    saved = critics.state()
+    networks = [unflatten(vector, *critics._shape) for vector in saved["target"]]
+    one_by_one = np.array([forward(network, inputs, None, np).values for network in networks])
+    np.testing.assert_allclose(critics.q(states, actions), (one_by_one[0::2] + one_by_one[1::2]) / 2, atol=3e-6)
+    assert (
+        np.abs(critics.q(states, actions) - one_by_one[0::2]).max() > 1e-3
+    )  # The control: one network of a pair is not it.
+
+
 def test_nothing_recompiles_as_data_and_steps_change(noisy):
+    from abps.critics.training import predict
+
     critics = started(noisy, SMALL)
     replay = Replay(50_000, 3, 2)
     replay.load(noisy.replay.state())
     critics.update(replay)
     compiled = critics._loop()._cache_size()
+    critics.q(np.ones((5, 3)), np.ones((5, 2)))
+    predictions = predict._cache_size()
+    for rows in (1, droq.VALUE_CHUNK, droq.VALUE_CHUNK + 1):
+        critics.q(np.ones((rows, 3)), np.ones((rows, 2)))
+    assert predict._cache_size() == predictions
     for steps in (1, 7, droq.CHUNK + 3):
         replay.append(Trajectory.build(np.ones((4, 3)), np.ones((3, 2)), np.ones(3), terminated=True, truncated=False))
         critics.config = replace(SMALL, steps_probe=steps, steps_centre=steps)
