@@ -78,6 +78,9 @@ def test_only_the_cpu_preset_departs_from_the_tables_of_abs():
     assert (cpu.gp.lengthscale_low, cpu.gp.lengthscale_high) == (0.02, 0.1)
     assert cpu.acquisition.radius == cpu.design_std < paper.acquisition.radius
     assert (cpu.action_cap, paper.action_cap) == (0.1, 0.0)
+    assert (cpu.curvature, paper.curvature) == (True, False)
+    assert (cpu.backtrack, paper.backtrack) == (0.5, 0.0)
     assert (cpu.evidence_prior, paper.evidence_prior) == (1.0, 0.0)
     pendulum = search_config("abs", "pendulum")
+    assert (pendulum.curvature, pendulum.backtrack) == (False, 0.0)
     assert (pendulum.gp.lengthscale_low, pendulum.gp.lengthscale_high, pendulum.action_cap) == (0.005, 0.1, 0.0)

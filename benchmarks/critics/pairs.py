@@ -153,6 +153,7 @@ def _episodes(cache: Path, task: Task, seed: int, policies: list[Policy], recipe
         env = task.make_env()
         owners = [policy for policy, count in zip(policies, recipe["episodes"], strict=True) for _ in range(count)]
         rolled = [run_episode(env, policy, episode_seed(seed, number)) for number, policy in enumerate(owners)]
+        _compare(rolled, recipe, "other physics (MuJoCo's version?)")
         _save(
             cache,
             lengths=[len(trajectory) for trajectory in rolled],
@@ -162,12 +163,15 @@ def _episodes(cache: Path, task: Task, seed: int, policies: list[Policy], recipe
             rewards=np.concatenate([trajectory.rewards for trajectory in rolled]),
         )
     episodes = _cut(_load(cache))
-    if not np.allclose([trajectory.total() for trajectory in episodes], recipe["returns"], rtol=1e-6, atol=1e-6):
-        raise SystemExit(
-            f"the episodes in {cache} have other returns than their recipe: other physics (MuJoCo's version?), or the "
-            "cache of another recipe, to be removed"
-        )
+    _compare(episodes, recipe, f"{cache} belongs to another recipe; remove it")
     return episodes
+
+
+def _compare(episodes: list[Trajectory], recipe: dict[str, Any], reason: str) -> None:
+    returns = np.array([trajectory.total() for trajectory in episodes])
+    stored = recipe["returns"]
+    if returns.shape != stored.shape or not np.allclose(returns, stored, rtol=1e-6, atol=1e-6):
+        raise SystemExit(f"the episodes have other returns than their recipe: {reason}")
 
 
 def _cut(data: dict[str, Any]) -> list[Trajectory]:

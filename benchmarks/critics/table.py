@@ -106,14 +106,9 @@ def _details(pairs: list[str], methods: list[str], results: dict[tuple[str, str]
 def _scores(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     lines = ["## Do R̃² and the evidence see failure?", ""]
     inside, validation, cosines, gains, aggregated = [], [], [], [], []
-    seen: set[tuple[str, ...]] = set()
     for (pair, _), result in results.items():
         if pair not in pairs or "members" not in result:
             continue
-        ensemble = (pair, *map(str, result["members"]))
-        if ensemble in seen:  # The same critics under an older name.
-            continue
-        seen.add(ensemble)
         scores = np.maximum(result["r2_validation"], COLLAPSED)
         validation += list(scores)
         cosines += result["members"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from abps.config import CriticsConfig
-from abps.critics import Centre, make_critics
+from abps.critics import Centre, closed_form, make_critics
 from abps.critics.closed_form import ClosedFormCritics
 from abps.critics.scores import scores
 from abps.data.replay import Replay
@@ -96,8 +96,9 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     ("layer_norm", "trace_decay", "steps"),
     [(False, 0.0, None), (True, 0.0, None), (False, 0.9, None), (True, 1.0, None), (False, 0.9, 7)],
 )
-def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps):
+def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps, monkeypatch):
     """LSTD(λ) written once more, in float64, transition by transition, for one member."""
+    monkeypatch.setattr(closed_form, "CHUNK", 50)  # So that traces are carried from one product to the next.
     config = CriticsConfig(
         feature_kind="relu",
         members=1,

@@ -37,6 +37,7 @@ CRITICS = CriticsConfig(
     ridges=(1e-3, 1e-2, 1e-1),
     transitions=1000,
     trace=0.5,
+    discount_cut=0.5,
     replay=1500,
 )
 """Pinned: these tests are not about which critics are best."""

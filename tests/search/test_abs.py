@@ -125,8 +125,30 @@ def test_a_step_ends_where_gain_less_loss_is_largest(lab, monkeypatch, curvature
     assert (fraction < 1.0) == (curvature == 1e3)
 
 
+def test_a_step_is_never_longer_than_it_was_nor_turned_round(lab, monkeypatch):
+    """Where everything cancels, the sign of the gain is rounding."""
+    search = ready(lab, lab.lqr(2, 2), step=1e-4)
+    step = search._move().centre - search.centre
+    monkeypatch.setattr(search.posterior, "mu", -search.posterior.mu)
+    for curvature in (0.0, 1e-9, 1.0):
+        taken = search._worthwhile(step, curvature)
+        assert np.linalg.norm(taken) <= np.linalg.norm(step)
+        assert taken @ step >= 0.0
+
+
+@pytest.mark.parametrize("curvature", [True, False])
+def test_settled_weights_change_the_covariance_only(lab, curvature):
+    search = ready(lab, lab.lqr(2, 2), aggregation="evidence", evidence_prior=1.0, curvature=curvature)
+    posterior, settled = search.posterior, search.settled_posterior()
+    assert np.allclose(settled.mu, posterior.mu, rtol=1e-6, atol=1e-6 * np.abs(posterior.mu).max())
+    assert settled.trace() < posterior.trace()
+    search.config = replace(search.config, curvature=not curvature)  # The control: another mean function has another μ.
+    assert (search.curvature() > 0) != curvature
+    assert not np.allclose(search.settled_posterior().mu, posterior.mu, rtol=1e-3)
+
+
 def test_around_the_optimum_curvature_explains_the_window(lab):
-    """At the best gain of an LQR all probes are worse than the centre, and m̂ of exact critics cannot say so."""
+    """At the best gain of an LQR all probes are worse than the centre, and a mean function of slopes cannot say so."""
     task = lab.lqr(2, 1, horizon=200)
     system = task.make_env().system
     evidence = {}

@@ -71,9 +71,8 @@ def _eligibility(
     for start in range(0, len(last), TRACE_BLOCK):
         block = features[start : start + TRACE_BLOCK]
         ends = np.cumsum(last[start : start + TRACE_BLOCK])
-        episode = np.concatenate(
-            [[0], ends[:-1]]
-        )  # Rows of one episode share a number; those of the carried trace have 0.
+        # Rows of one episode share a number; those that go on with the carried trace have 0.
+        episode = np.concatenate([[0], ends[:-1]])
         lag = np.subtract.outer(np.arange(len(block)), np.arange(len(block)))
         reach = np.where((lag >= 0) & (episode[:, None] == episode), decay ** np.maximum(lag, 0), 0.0)
         part = reach.astype(features.dtype) @ block

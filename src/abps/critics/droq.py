@@ -2,7 +2,7 @@
 
 Every critic is a pair of networks with dropout and layer norm; the TD target uses the pair's minimum (or mean), predictions
 the mean of its target networks without dropout. Batches are gathered on the host, a chunk of steps at a time, and trained on
-in one compiled loop (`training.py`), and so are values predicted; the few slopes that are needed run in NumPy. Weights live in flat float32 vectors.
+in one compiled loop (`training.py`); values are predicted by a compiled program, too, and the few slopes that are needed by NumPy. Weights live in flat float32 vectors.
 Shapes: k critics, 2k networks, p weights per network, m states.
 """
 

@@ -1,6 +1,6 @@
-"""The compiled training loop of the DroQ critics: all gradient steps of a chunk in one JAX program.
+"""The compiled programs of the DroQ critics: all gradient steps of a chunk in one, and predictions.
 
-Importing this module imports jax; only `droq.py` does so, when it first trains. The networks of all k critics are
+Importing this module imports jax; only `droq.py` does so, when it first trains or predicts. The networks of all k critics are
 unrolled in the program (2k networks, two per critic), so that every product is a plain one of two matrices; the backward
 pass is written by hand, with row and column sums as products.
 Shapes: c steps per chunk, k critics, b batch, i inputs, h units, l hidden layers.

@@ -99,18 +99,18 @@ class Replay:
         return Transitions._make(self._stretch(part, count) for part in self._ring)
 
     def beginnings(self, count: int, steps: int, among: int | None = None) -> Transitions:
-        """Return the first `steps` transitions of each of the newest episodes, at most `count` in all (one episode at least), oldest first.
+        """Return the first `steps` transitions (`count` at most) of each of the newest episodes, as many as make no more than `count` in all, oldest first.
 
         `last` is true where an episode is cut off, too; nothing else tells such an end from a time limit's. Only the newest `among` transitions are
         looked at, by default all. An episode whose own beginning is forgotten begins where memory does.
         """
         span = len(self) if among is None else min(int(among), len(self))
         ends = np.flatnonzero(self._stretch(self._ring.last, span)) + 1
-        if not len(ends):
+        if count < 1 or not len(ends):
             return self.newest(0)
         starts = np.concatenate([[0], ends[:-1]])
         lengths = np.minimum(ends - starts, min(steps, count))
-        episodes = max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), count, side="right")))
+        episodes = int(np.searchsorted(np.cumsum(lengths[::-1]), count, side="right"))
         starts, lengths = starts[-episodes:], lengths[-episodes:]
         stops = np.cumsum(lengths)
         rows = np.repeat(starts - (stops - lengths), lengths) + np.arange(lengths.sum())

@@ -57,7 +57,7 @@ class Abs(AdvantageSearch[AbsConfig]):
         return self._fitted_curvature(self.action_changes(points), self._promised(features))
 
     def _fitted_curvature(self, changes: Array, promised: Array) -> float:
-        """Least squares of promised − returns on changes², through the origin: (n,), (n,) → c."""
+        """Least squares of promised − returns on changes², through the origin, over the window's points in its order: (n,), (n,) → c."""
         squares = changes**2
         size = float(squares @ squares)
         return max(0.0, float(squares @ (promised - self.returns)) / size) if size > 0.0 else 0.0
@@ -70,7 +70,10 @@ class Abs(AdvantageSearch[AbsConfig]):
 
     def _worthwhile(self, step: Array, curvature: float) -> Array:
         """Shorten a step to where the slope's gain less the curvature's loss is largest: f·μᵀs − f²·c·(change of the actions)²."""
-        gain, loss = float(self.posterior.mu @ step), curvature * self.action_change(self.centre + step) ** 2
+        if curvature == 0.0:
+            return step
+        gain = max(0.0, float(self.posterior.mu @ step))  # Not negative but for rounding.
+        loss = curvature * self.action_change(self.centre + step) ** 2
         return step * (gain / (2.0 * loss)) if gain < 2.0 * loss else step
 
     def _trusted(self, step: Array) -> Array:

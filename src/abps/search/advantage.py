@@ -124,7 +124,7 @@ class AdvantageSearch(LocalSearch[AdvantageT]):
         return self.centre_value + features @ weights
 
     def _loss(self, points: Array, promised: Array) -> Array:
-        """What m̂ is known to promise too much (n,) at points (n, d), where it promises so much (n,): nothing, unless a search knows better."""
+        """What m̂ is known to promise too much (n,) at the window's points (n, d), where it promises so much (n,): nothing, unless a search knows better."""
         return np.zeros(len(points))
 
     def _used_weights(self) -> Array:
@@ -185,7 +185,7 @@ class AdvantageSearch(LocalSearch[AdvantageT]):
         return float(r2(self.centre_value + features @ weights, self.returns[probes]))
 
     def _constant_evidence(self) -> float:
-        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ)."""
+        """The evidence that the same window has without the critics, under the constant mean Ĵ(θ), less a curvature's loss of its own."""
         with self._timed("diagnostics"):
             points, constant = self.points, np.full(len(self.window), self.centre_value)
             fitted = fit(
