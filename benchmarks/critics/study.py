@@ -207,16 +207,14 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "regression-ridge-1": lambda case: regression(case, 1.0),
     "mpd": black_box,
     "paper": critics_method(**PAPER),
+    "paper-one-pair": critics_method(**{**PAPER, "members": 1}),
     "relu": critics_method(**RELU),
     "split-one-step": critics_method(**{**CPU, "discount_cut": 0.0, "trace": 0.0, "value_ridge": 0.3}),
     "cpu": critics_method(**CPU),
     "cpu-seed-1": critics_method(**CPU, seed=1),
     "cpu-all-steps": critics_method(**{**CPU, "discount_cut": 0.0}),
     "cpu-one-step": critics_method(**{**CPU, "trace": 0.0}),
-    "cpu-trace-0.95": critics_method(**{**CPU, "trace": 0.95}),
     "cpu-value-ridge-0.1": critics_method(**{**CPU, "value_ridge": 0.1}),
-    "cpu-F256": critics_method(**{**CPU, "features": 256}),
-    "cpu-40k": critics_method(**{**CPU, "transitions": 40_000}),
 }
 
 

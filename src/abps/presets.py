@@ -94,11 +94,11 @@ PAPER_CRITICS = CriticsConfig(kind="droq", members=5)
 """Five DroQ pairs with the budget of the paper."""
 
 NOISE_FACTOR = 10.0
-"""The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the critic study."""
+"""The `cpu` preset's ABS searches σ_n in a wider range than the paper's factor 3, which was too narrow in the first critic study."""
 
 ABS_LENGTHSCALES = (0.02, 0.1)
 """The `cpu` preset's ABS, where the paper's bounds are not merely widened. The paper's bounds are so short that the window's noise becomes gradient and hides what the critics know
-(benchmarks/critics, finding 5)."""
+(benchmarks/critics/README.md, the first study)."""
 
 ACTION_CAP, BACKTRACK = 0.1, 0.5
 """The `cpu` preset's ABS: largest change of the actions in one step, and the loss, in spreads of the window's returns, that is taken back. Without them, a step
