@@ -106,6 +106,17 @@ def test_finite_differences_notice_a_forgotten_slope(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_many_policies_act_as_each_of_them(kind):
+    policies = POLICY_CLASSES[kind](SPEC)
+    rng, _, observations, normaliser = draw(5)
+    many = rng.standard_normal((4, 6))
+    one_by_one = [policies.actions(parameters, observations, normaliser) for parameters in many]
+    np.testing.assert_array_equal(policies.actions(many, observations, normaliser), one_by_one)
+    with pytest.raises(ShapeError, match="this policy has 6"):
+        policies.actions(many[:, :5], observations, normaliser)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_controller_and_policy_act_as_the_class_says(kind):
     policies = POLICY_CLASSES[kind](SPEC)
     _, parameters, observations, normaliser = draw(4, points=40)

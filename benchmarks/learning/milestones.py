@@ -44,13 +44,14 @@ def table(groups: list[Group], marks: list[float]) -> list[str]:
     heads = ["search", "episodes", *(head for _, head in QUANTITIES), "minutes"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     for group in groups:
+        runs = [*group.runs, *group.left_out]  # Those under way count as far as they have come.
         for mark in marks:
-            there = [run for run in group.runs if len(run.metrics) and run.column("episodes")[-1] >= SHORT * mark]
+            there = [run for run in runs if len(run.metrics) and run.column("episodes")[-1] >= SHORT * mark]
             if not there:
                 continue
             cells = [spread([at(run, name, mark) for run in there]) for name, _ in QUANTITIES]
             minutes = float(np.median([seconds_until(run, mark) for run in there])) / 60
-            count = "" if len(there) == len(group.runs) else f" ({len(there)} of {len(group.runs)} runs)"
+            count = "" if len(there) == len(runs) else f" ({len(there)} of {len(runs)} runs)"
             lines.append(f"| {group.label} | {mark:g}{count} | {' | '.join(cells)} | {minutes:.1f} |")
     return lines
 

@@ -36,7 +36,7 @@ class PolicyClass(ABC):
 
     @abstractmethod
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
-        """π(s) for m states: (d,), (m, s) → (m, a)."""
+        """π(s) for m states, of one policy or of n: (d,) or (n, d), (m, s) → (m, a) or (n, m, a)."""
 
     @abstractmethod
     def pullback(
@@ -71,7 +71,7 @@ class _Linear(PolicyClass):
         """∂π_j/∂(w_j·s̃) (m, a)."""
 
     def matrix(self, parameters: Array) -> Array:
-        """W, the parameters as an (a, s) matrix."""
+        """W, the parameters as an (a, s) matrix, or of n policies (n, a, s)."""
         return _matrix(parameters, self.shape)
 
     def pullback(
@@ -99,7 +99,8 @@ class LinearTanh(_Linear):
         self.half = (self.high - self.low) / 2.0
 
     def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
-        return self.centre + self.half * np.tanh(normaliser.apply(observations) @ self.matrix(parameters).T)
+        weights = np.swapaxes(self.matrix(parameters), -1, -2)
+        return self.centre + self.half * np.tanh(normaliser.apply(observations) @ weights)
 
     def _slopes(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
         """∂π_j/∂(w_j·s̃) (m, a)."""
@@ -151,16 +152,16 @@ class Direct(_Linear):
         return act
 
     def _wanted(self, parameters: Array, states: Array) -> Array:
-        """The actions (m, a) before the bounds cut them off."""
-        return self.centre + states @ self.matrix(parameters).T
+        """The actions (m, a), or of n policies (n, m, a), before the bounds cut them off."""
+        return self.centre + states @ np.swapaxes(self.matrix(parameters), -1, -2)
 
 
 def _matrix(parameters: Array, shape: tuple[int, int]) -> Array:
-    if parameters.shape != (shape[0] * shape[1],):
+    if parameters.ndim not in (1, 2) or parameters.shape[-1] != shape[0] * shape[1]:
         raise ShapeError(
             f"parameters have shape {parameters.shape}; this policy has {shape[0] * shape[1]} ({shape[0]} actions × {shape[1]} observations)"
         )
-    return parameters.reshape(shape)
+    return parameters.reshape(*parameters.shape[:-1], *shape)
 
 
 POLICY_CLASSES: dict[str, type[PolicyClass]] = {LinearTanh.kind: LinearTanh, Direct.kind: Direct}

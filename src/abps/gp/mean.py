@@ -26,7 +26,7 @@ def advantage_features(critics: Critics, centre: Centre, visits: Visits, points:
     m̂(X) = Ĵ(θ) + features @ weights.
     """
     states, weights = visits.states, visits.weights
-    actions = np.stack([centre.policy_class.actions(x, states, centre.normaliser) for x in points])
+    actions = centre.policy_class.actions(points, states, centre.normaliser)
     return (critics.advantages(centre, states, actions) @ weights).T  # Eq. (adv_mean)
 
 

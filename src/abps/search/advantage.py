@@ -204,14 +204,10 @@ class AdvantageSearch(LocalSearch[AdvantageT]):
         """How much points (n, d) change the actions on the centre's states: root mean square (n,), in halves of their ranges."""
         visits = self._centre_visits
         before = self.policies.actions(self.centre, visits.states, self.normaliser)
+        after = self.policies.actions(points, visits.states, self.normaliser)
         half = (np.array(self.spec.action_high) - np.array(self.spec.action_low)) / 2
-        shares = visits.weights / visits.weights.sum()
-
-        def change(x: Array) -> float:
-            moved = (self.policies.actions(x, visits.states, self.normaliser) - before) / half
-            return float(np.sqrt(np.square(moved).mean(axis=1) @ shares))
-
-        return np.array([change(x) for x in points])
+        squares = np.square((after - before) / half).mean(axis=2)
+        return np.sqrt(squares @ (visits.weights / visits.weights.sum()))
 
     def action_change(self, point: Array) -> float:
         """`action_changes` of one point (d,)."""
