@@ -37,7 +37,7 @@ CONFIG = AbsConfig(
         feature_kind="relu",
         feature_bias=1.0,
         ridges=(1e-2, 1e-1, 1.0),
-        trace=0.0,
+        traces=(0.0,),
         discount_cut=0.0,
         replay=20_000,
     ),

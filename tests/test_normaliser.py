@@ -92,3 +92,22 @@ def test_a_sensor_that_never_moves_is_harmless():
 def test_wrong_width_is_named():
     with pytest.raises(ShapeError, match=r"\(n, 2\), got \(3, 4\)"):
         Normaliser.empty(2).add(np.zeros((3, 4)))
+
+
+@given(data=DATA, cut=st.integers(1, 40))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_a_widened_normaliser_keeps_its_mean_and_measures_all_deviations_from_it(data, cut):
+    first, second = data[:cut], data[cut:]
+    start = Normaliser.empty(data.shape[1]).add(first)
+    widened = start.widen(Normaliser.empty(data.shape[1]).add(second))
+    np.testing.assert_array_equal(widened.mean, start.mean)
+    about = Normaliser(len(data), start.mean, np.square(data - first.mean(axis=0)).sum(axis=0))
+    assert_same(widened, about)
+
+
+def test_widening_is_no_merge_unless_there_was_nothing():
+    data = generator(0, "normaliser").standard_normal((20, 3))
+    near, far = Normaliser.empty(3).add(data[:10]), Normaliser.empty(3).add(data[10:] + 5.0)
+    assert (near.widen(far).std > near.merge(far).std).all()
+    assert_same(Normaliser.empty(3).widen(far), far)
+    assert_same(near.widen(Normaliser.empty(3)), near)

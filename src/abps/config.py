@@ -152,6 +152,11 @@ class LocalSearchConfig:
     remap: bool = setting(
         False, "keep old points' meaning when the normaliser changes, by re-mapping them into its new coordinates"
     )
+    anchor: bool = setting(
+        False,
+        "keep the normaliser's mean as it was after the first outer iteration and learn only its scale: with `remap`, "
+        "no policy then changes when the normaliser does",
+    )
     gp: GpConfig = setting(GpConfig, "Gaussian process")
     acquisition: AcquisitionConfig = setting(AcquisitionConfig, "acquisition")
 
@@ -219,7 +224,12 @@ class CriticsConfig:
     discount_cut: float = setting(
         0.05, "lstd: only the steps t of an episode with γᵗ above this are used, of more episodes therefore; 0: all"
     )
-    trace: float = setting(0.8, "lstd: λ of the eligibility traces, LSTD(λ); 0: one-step targets only")
+    discount_weight: float = setting(
+        1.0, "lstd: step t of an episode counts γ^(t times this) in the least squares, as in J; 0: all alike"
+    )
+    traces: tuple[float, ...] = setting(
+        (0.8, 0.0), "lstd: λ of the eligibility traces, LSTD(λ), dealt out over the groups in turn; 0: one-step targets"
+    )
     ridges: tuple[float, ...] = setting((1.0, 3.0), "lstd: ridge strengths, dealt out over the members in turn")
     groups: int = setting(
         2,
@@ -231,7 +241,9 @@ class CriticsConfig:
         "random features of state and action together; quadratic: all monomials up to degree two",
         choices=("split", "relu", "quadratic"),
     )
-    value_ridge: float = setting(0.001, "lstd, split: ridge strength of the state's value")
+    value_ridges: tuple[float, ...] = setting(
+        (0.1, 0.001), "lstd, split: ridge strengths of the state's value, dealt out over the groups in turn"
+    )
     action_clip: float = setting(3.0, "lstd, split: departures from the centre's action are clipped at ± this many std")
     feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
@@ -253,11 +265,17 @@ class CriticsConfig:
             _require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
         _require(0 <= self.dropout < 1, "critics.dropout must be in [0, 1)")
         _require(self.learning_rate > 0 and 0 < self.polyak <= 1, "critics.learning_rate and polyak must be positive")
-        _require(0 <= self.trace <= 1, "critics.trace must be in [0, 1]")
+        _require(
+            len(self.traces) >= 1 and all(0 <= trace <= 1 for trace in self.traces),
+            "critics.traces must be numbers in [0, 1]",
+        )
+        _require(self.discount_weight >= 0, "critics.discount_weight must not be negative")
         _require(0 <= self.discount_cut < 1, "critics.discount_cut must be in [0, 1)")
         _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
-        _require(self.value_ridge > 0 and self.action_clip > 0, "critics.value_ridge and action_clip must be positive")
-        _require(len(self.ridges) >= 1 and min(self.ridges) > 0, "critics.ridges must be positive numbers")
+        _require(self.action_clip > 0, "critics.action_clip must be positive")
+        for name in ("ridges", "value_ridges"):
+            values = getattr(self, name)
+            _require(len(values) >= 1 and min(values) > 0, f"critics.{name} must be positive numbers")
 
 
 AGGREGATIONS = ("softmax", "mean", "best", "single", "evidence")

@@ -26,7 +26,7 @@ class Normaliser:
     mean: NDArray[np.float64]
     """(s,)"""
     m2: NDArray[np.float64]
-    """(s,): sum of squared deviations from the mean."""
+    """(s,): sum of squared deviations from `mean`."""
 
     @classmethod
     def empty(cls, size: int) -> "Normaliser":
@@ -35,7 +35,7 @@ class Normaliser:
 
     @property
     def std(self) -> NDArray[np.float64]:
-        """Population standard deviation, at least `STD_FLOOR`; ones before the first observation."""
+        """Root mean squared deviation from `mean`, at least `STD_FLOOR`; ones before the first observation."""
         if self.count == 0:
             return np.ones_like(self.mean)
         return np.maximum(np.sqrt(self.m2 / self.count), STD_FLOOR)
@@ -65,6 +65,16 @@ class Normaliser:
         mean = self.mean + delta * (other.count / total)
         m2 = self.m2 + other.m2 + np.square(delta) * (self.count * other.count / total)
         return Normaliser(total, mean, m2)
+
+    def widen(self, other: "Normaliser") -> "Normaliser":
+        """Return the statistics with `other`'s data added, but with this mean: deviations of all data are measured from it.
+
+        A policy without bias can follow a change of scale exactly, but no change of the mean.
+        """
+        if self.count == 0 or other.count == 0:
+            return self.merge(other)
+        m2 = self.m2 + other.m2 + np.square(other.mean - self.mean) * other.count
+        return Normaliser(self.count + other.count, self.mean, m2)
 
     def apply(self, observations: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return (observations − mean) / std; the last axis is s."""

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from abps.config import CriticsConfig
+from abps.config import CriticsConfig, replace
 from abps.critics import Centre, closed_form, make_critics
 from abps.critics.closed_form import ClosedFormCritics
 from abps.critics.scores import scores
@@ -84,7 +84,7 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     critics = trained(
         noisy,
         CriticsConfig(
-            feature_kind="relu", members=4, groups=1, features=512, ridges=ridges, layer_norm=layer_norm, trace=0.9
+            feature_kind="relu", members=4, groups=1, features=512, ridges=ridges, layer_norm=layer_norm, traces=(0.9,)
         ),
     )
     best = int(np.argmax(validation(noisy, critics)))
@@ -93,10 +93,16 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
 
 
 @pytest.mark.parametrize(
-    ("layer_norm", "trace_decay", "steps"),
-    [(False, 0.0, None), (True, 0.0, None), (False, 0.9, None), (True, 1.0, None), (False, 0.9, 7)],
+    ("layer_norm", "trace_decay", "steps", "power"),
+    [
+        (False, 0.0, None, 0.0),
+        (True, 0.0, None, 1.0),
+        (False, 0.9, None, 0.0),
+        (True, 1.0, None, 0.5),
+        (False, 0.9, 7, 1.0),
+    ],
 )
-def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps, monkeypatch):
+def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps, power, monkeypatch):
     """LSTD(λ) written once more, in float64, transition by transition, for one member."""
     monkeypatch.setattr(closed_form, "CHUNK", 50)  # So that traces are carried from one product to the next.
     config = CriticsConfig(
@@ -107,7 +113,8 @@ def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps
         ridges=(1e-2,),
         layer_norm=layer_norm,
         transitions=200,
-        trace=trace_decay,
+        traces=(trace_decay,),
+        discount_weight=power,
         discount_cut=0.0 if steps is None else 0.9**steps * 1.0001,
     )
     critics = trained(noisy, config)
@@ -122,15 +129,17 @@ def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps
             hidden = (hidden - hidden.mean()) / np.sqrt(hidden.var() + 1e-6)
         return np.maximum(hidden, 0.0)
 
-    system, target, trace, eligibility = np.zeros((24, 24)), np.zeros(24), 0.0, np.zeros(24)
+    system, target, trace, eligibility, step = np.zeros((24, 24)), np.zeros(24), 0.0, np.zeros(24), 0
     for state, action, reward, following, _, last in zip(*data, strict=True):
         now, then = feature(state, action), feature(following, noisy.gain @ following.astype(np.float64))
         eligibility = now + 0.9 * trace_decay * eligibility
-        system += np.outer(eligibility, now - 0.9 * then)
-        target += eligibility * reward / noisy.scale
-        trace += now @ now
+        weight = 0.9 ** (power * step)
+        system += weight * np.outer(eligibility, now - 0.9 * then)
+        target += weight * eligibility * reward / noisy.scale
+        trace += weight * now @ now
+        step += 1
         if last:
-            eligibility = np.zeros(24)
+            eligibility, step = np.zeros(24), 0
     weights = np.linalg.solve(system + 1e-2 * trace / 24 * np.eye(24), target)
     values = np.array([feature(s, a) @ weights for s, a in zip(data.states, data.actions, strict=True)])
     np.testing.assert_allclose(
@@ -250,6 +259,16 @@ def test_members_are_dealt_over_groups_and_ridges(noisy):
     assert len(few.state()["groups"]) == 2
 
 
+@pytest.mark.parametrize("name", ["traces", "value_ridges"])
+def test_groups_differ_in_what_is_dealt_out_over_them(noisy, name):
+    """The second group of a mixed ensemble is that of one in which all groups have its value, and the first is not."""
+    mixed = CriticsConfig(members=4, groups=2, features=16, traces=(0.9, 0.1), value_ridges=(1e-1, 1e-5))
+    plain = replace(mixed, **{name: getattr(mixed, name)[1:]})
+    one, other = (trained(noisy, config).state()["groups"] for config in (mixed, plain))
+    np.testing.assert_array_equal(one["1"]["weights"], other["1"]["weights"])
+    assert not np.allclose(one["0"]["weights"], other["0"]["weights"])
+
+
 def test_two_seeds_differ_and_one_does_not(noisy):
     values = [trained(noisy, SMALL, seed).q(noisy.visits[0].states, noisy.visits[0].actions) for seed in (0, 0, 1)]
     np.testing.assert_array_equal(values[0], values[1])
@@ -281,7 +300,9 @@ def test_use_before_learning_and_wrong_shapes_are_refused(noisy):
         critics.q(np.zeros((2, 3)), np.zeros((1, 2)))
 
 
-SPLIT = CriticsConfig(members=4, groups=2, features=128, ridges=(1e-4, 1e-3), value_ridge=1e-5)
+SPLIT = CriticsConfig(
+    members=4, groups=2, features=128, ridges=(1e-4, 1e-3), value_ridges=(1e-5, 1e-4), traces=(0.8, 0.0)
+)
 
 
 def test_split_critics_learn_values_and_gradients(noisy):

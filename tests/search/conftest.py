@@ -36,7 +36,7 @@ CRITICS = CriticsConfig(
     feature_bias=1.0,
     ridges=(1e-3, 1e-2, 1e-1),
     transitions=1000,
-    trace=0.5,
+    traces=(0.5,),
     discount_cut=0.5,
     replay=1500,
 )

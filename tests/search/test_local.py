@@ -208,6 +208,31 @@ def test_remap_keeps_the_slope_of_old_points_and_centres(lab, remap):
     assert np.allclose(gains(search.previous) / new.std, gains(previous) / old.std, rtol=1e-12) == remap
 
 
+@pytest.mark.parametrize("anchor", [True, False])
+@pytest.mark.parametrize("name", ["mpd", "abs"])
+def test_with_an_anchor_the_normaliser_changes_no_policy(lab, name, anchor):
+    """What every old point and the last centre do in any state; without the anchor re-mapping cannot keep it, as policies have no bias."""
+    task = lab.lqr(normalise=True)
+    search = lab.search(name, task, remap=True, anchor=anchor)
+    lab.iterate(search, task, 1)
+    states = 3.0 * np.random.default_rng(0).standard_normal((20, 2))
+    for _ in range(2):
+        old, centre = search.normaliser, search.centre
+        lab.iterate(search, task, 1)
+        new = search.normaliser
+        assert not np.allclose(new.std, old.std, rtol=1e-6)
+        assert np.array_equal(new.mean, old.mean) == anchor
+        kept = [(centre, old, search.previous)]
+        kept += [(p.parameters, p.normaliser, x) for p, x in zip(search.window.points, search.points, strict=True)]
+        same = [
+            np.allclose(search.policies.actions(before, states, then), search.policies.actions(x, states, new), rtol=1e-9)
+            for before, then, x in kept
+            if then.count > 0 and np.any(before)
+        ]
+        assert len(same) > 3
+        assert all(same) if anchor else not any(same)
+
+
 def test_automatic_scale_is_a_power_of_two_above_the_returns():
     assert automatic_scale(np.array([0.3, -0.9])) == 1.0
     assert automatic_scale(np.array([100.0, -3.0])) == 128.0

@@ -7,9 +7,10 @@ weights w of Q = φ(s, a)·w:
 
 The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
 many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero for the centre's Q whatever policy chose a, so any function of
-what came before may multiply it, and probes' episodes need no importance weights for any λ.
+what came before may multiply it, and probes' episodes need no importance weights for any λ. For the same reason step t of an episode may count γᵗ, as it does in
+J: the weights w can only fit Q approximately, and should where it matters.
 
-A *group* is one draw of random features with its F×F system; members of a group differ in the ridge strength only and
+A *group* is one draw of random features with its F×F system, its λ and its value ridge; members of a group differ in the ridge strength only and
 cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
 accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
 """
@@ -57,10 +58,11 @@ class _Prepared(NamedTuple):
     """(n,) scaled."""
     discounts: Array
     """(n,) γ(1 − terminated)."""
+    weights: Array
+    """(n,) of the equations, γᵗ or a power of it."""
     last: NDArray[np.bool_]
     """(n,) where episodes end."""
-    decay: float
-    """γλ."""
+    gamma: float
 
 
 def _eligibility(
@@ -84,6 +86,13 @@ def _eligibility(
     return traces, carried
 
 
+def _steps(last: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Which step of its episode every transition is (n,), counted from 0; the first episode is taken to be whole."""
+    places = np.arange(len(last))
+    starts = np.where(np.concatenate([[True], last[:-1]]), places, 0) if len(last) else places
+    return places - np.maximum.accumulate(starts)
+
+
 @dataclass(eq=False)
 class _Group:
     """One feature map and the sums over transitions that its members share."""
@@ -91,6 +100,8 @@ class _Group:
     features: Features
     ridges: tuple[float, ...]
     """Ridge strength of each of the g members."""
+    trace: float
+    """λ"""
     draws: int = 0
     """How often the features were drawn: names the random stream of the next draw."""
 
@@ -106,7 +117,7 @@ class _Group:
 
     def add(self, data: "_Prepared") -> None:
         """Add n transitions, in the order in which they happened."""
-        dtype = self.features.dtype
+        dtype, decay = self.features.dtype, data.gamma * self.trace
         carried = None
         for start in range(0, len(data.rewards), CHUNK):
             part = slice(start, start + CHUNK)
@@ -114,10 +125,12 @@ class _Group:
             difference = self.features(data.next_inputs[part])
             difference *= -data.discounts[part, None].astype(dtype)
             difference += now
-            self.squares += np.einsum("nf,nf->f", now, now)
+            weights = data.weights[part, None].astype(dtype)
+            self.squares += np.einsum("nf,nf->f", now * weights, now)
             traces = now
-            if data.decay > 0:
-                traces, carried = _eligibility(now, data.last[part], data.decay, carried)
+            if decay > 0:
+                traces, carried = _eligibility(now, data.last[part], decay, carried)
+            traces = traces * weights
             self.system += traces.T @ difference
             self.target += traces.T @ data.rewards[part].astype(dtype)
 
@@ -160,7 +173,12 @@ class ClosedFormCritics(Critics):
         self._places = [[member for member in range(self.members) if owner[member] == g] for g in range(groups)]
         """Members of every group, in order."""
         self._groups = [
-            _Group(self._draw(g, 0), tuple(config.ridges[member % len(config.ridges)] for member in places), draws=1)
+            _Group(
+                self._draw(g, 0),
+                tuple(config.ridges[member % len(config.ridges)] for member in places),
+                config.traces[g % len(config.traces)],
+                draws=1,
+            )
             for g, places in enumerate(self._places)
         ]
 
@@ -239,7 +257,7 @@ class ClosedFormCritics(Critics):
             saved = state["groups"][str(g)]
             group.draws = int(saved["draws"])
             if "matrix" in saved["features"]:
-                group.features = self._features(ReluFeatures(saved["features"]["matrix"], self.config.layer_norm))
+                group.features = self._features(g, ReluFeatures(saved["features"]["matrix"], self.config.layer_norm))
             if np.shape(saved["system"]) != group.system.shape:
                 raise ShapeError(
                     f"saved critics have {np.shape(saved['system'])[0]} features, these {group.system.shape[0]}; "
@@ -277,10 +295,11 @@ class ClosedFormCritics(Critics):
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
         discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
-        encode, decay = self._ready(), self.spec.gamma * self.config.trace
+        weights = self.spec.gamma ** (self.config.discount_weight * _steps(data.last))
+        encode = self._ready()
         inputs = encode(data.states, data.actions)
         next_inputs = encode(data.next_states, centre.actions(data.next_states))
-        return _Prepared(inputs, next_inputs, rewards, discounts, data.last, decay)
+        return _Prepared(inputs, next_inputs, rewards, discounts, weights, data.last, self.spec.gamma)
 
     def _ready(self) -> InputScale | SplitInputs:
         if self._encoder is None:
@@ -307,12 +326,13 @@ class ClosedFormCritics(Critics):
             return QuadraticFeatures(spec.observation_dim + spec.action_dim)
         inputs = spec.observation_dim + (0 if config.feature_kind == SPLIT else spec.action_dim)
         rng = generator(self._seed, "critics", "features", g, draws)
-        return self._features(draw_relu(inputs, config.features, config.feature_bias, config.layer_norm, rng))
+        return self._features(g, draw_relu(inputs, config.features, config.feature_bias, config.layer_norm, rng))
 
-    def _features(self, relu: ReluFeatures) -> Features:
+    def _features(self, g: int, relu: ReluFeatures) -> Features:
         if self.config.feature_kind != SPLIT:
             return relu
-        return SplitFeatures(relu, self.spec.observation_dim, self.spec.action_dim, self.config.value_ridge)
+        ridges = self.config.value_ridges
+        return SplitFeatures(relu, self.spec.observation_dim, self.spec.action_dim, ridges[g % len(ridges)])
 
     def _redraw(self, g: int) -> None:
         group = self._groups[g]

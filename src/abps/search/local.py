@@ -215,7 +215,8 @@ class LocalSearch(Search[LocalT]):
     def _update_normaliser(self) -> None:
         if not self.spec.normalise:
             return
-        old, self.normaliser = self.normaliser, self.normaliser.merge(self._fresh)
+        old = self.normaliser
+        self.normaliser = old.widen(self._fresh) if self.config.anchor else old.merge(self._fresh)
         self._fresh = Normaliser.empty(self.spec.observation_dim)
         if self.config.remap:
             self.centre = self.policies.rescaled(self.centre, old, self.normaliser)
