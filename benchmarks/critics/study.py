@@ -175,19 +175,23 @@ CPU: dict[str, Any] = {
     "features": 512,
     "transitions": 20_000,
     "discount_cut": 0.05,
-    "trace": 0.8,
+    "discount_weight": 1.0,
+    "traces": (0.8, 0.0),
     "feature_bias": 0.3,
-    "value_ridge": 0.001,
+    "value_ridges": (0.1, 0.001),
     "ridges": (1.0, 3.0),
     "groups": 2,
     "members": 4,
 }
 """V(s) on random features of the state, the advantage on u·(1, s): the critics of the preset `cpu`, spelt out so that they stay when it changes."""
+TRACES: dict[str, Any] = {**CPU, "discount_weight": 0.0, "traces": (0.8,), "value_ridges": (0.001,)}
+"""The preset's critics until c38ec49: both groups with the same traces and the same value ridge, all steps alike."""
 RELU: dict[str, Any] = {
     "feature_kind": "relu",
     "transitions": 30_000,
     "discount_cut": 0.0,
-    "trace": 0.0,
+    "discount_weight": 0.0,
+    "traces": (0.0,),
     "feature_bias": 1.0,
     "ridges": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
     "groups": 5,
@@ -209,12 +213,15 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "paper": critics_method(**PAPER),
     "paper-one-pair": critics_method(**{**PAPER, "members": 1}),
     "relu": critics_method(**RELU),
-    "split-one-step": critics_method(**{**CPU, "discount_cut": 0.0, "trace": 0.0, "value_ridge": 0.3}),
+    "split-one-step": critics_method(**{**TRACES, "discount_cut": 0.0, "traces": (0.0,), "value_ridges": (0.3,)}),
+    "traces": critics_method(**TRACES),
+    "traces-seed-1": critics_method(**TRACES, seed=1),
+    "traces-all-steps": critics_method(**{**TRACES, "discount_cut": 0.0}),
+    "traces-zero": critics_method(**{**TRACES, "traces": (0.0,)}),
+    "traces-value-ridge-0.1": critics_method(**{**TRACES, "value_ridges": (0.1,)}),
     "cpu": critics_method(**CPU),
     "cpu-seed-1": critics_method(**CPU, seed=1),
-    "cpu-all-steps": critics_method(**{**CPU, "discount_cut": 0.0}),
-    "cpu-one-step": critics_method(**{**CPU, "trace": 0.0}),
-    "cpu-value-ridge-0.1": critics_method(**{**CPU, "value_ridge": 0.1}),
+    "cpu-unweighted": critics_method(**{**CPU, "discount_weight": 0.0}),
 }
 
 

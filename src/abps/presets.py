@@ -100,9 +100,12 @@ ABS_LENGTHSCALES = (0.02, 0.1)
 """The `cpu` preset's ABS, where the paper's bounds are not merely widened. The paper's bounds are so short that the window's noise becomes gradient and hides what the critics know
 (benchmarks/critics/README.md, the first study)."""
 
-ACTION_CAP, BACKTRACK = 0.1, 0.5
-"""The `cpu` preset's ABS: largest change of the actions in one step, and the loss, in spreads of the window's returns, that is taken back. Without them, a step
-now and then undoes all that was learned."""
+ABS_COUNTS = (2, 8)
+"""The `cpu` preset's ABS: N_c and N_acq. Its critics learn from all recent episodes, so that it can step more often than the paper's 19 to 29 episodes allow."""
+
+ACTION_CAP, BACKTRACK = 0.04, 0.5
+"""The `cpu` preset's ABS: largest change of the actions in one step, and the loss, in spreads of the window's returns, that is taken back. Around a good policy
+even the true gradient gains nothing beyond that change (benchmarks/critics/GAINS.md), and without them a step now and then undoes all that was learned."""
 
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in lengthscales. GIBO's step shrinks with
@@ -188,10 +191,14 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
 
 
 def _careful(config: AbsConfig) -> AbsConfig:
-    """Longer lengthscales, probes nearby, and steps that neither go too far nor stay where they made things worse."""
-    low, high = ABS_LENGTHSCALES
+    """Longer lengthscales, probes nearby, and many small steps that nothing undoes: neither a worse centre nor a new normaliser."""
+    (low, high), (centre_episodes, probes) = ABS_LENGTHSCALES, ABS_COUNTS
     return replace(
         config,
+        centre_episodes=centre_episodes,
+        probes=probes,
+        remap=True,
+        anchor=True,
         gp=replace(config.gp, lengthscale_low=low, lengthscale_high=high),
         # Longer lengthscales would send the probes far away, where a good policy's return says little about its gradient.
         acquisition=replace(config.acquisition, radius=config.design_std),

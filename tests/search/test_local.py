@@ -225,7 +225,9 @@ def test_with_an_anchor_the_normaliser_changes_no_policy(lab, name, anchor):
         kept = [(centre, old, search.previous)]
         kept += [(p.parameters, p.normaliser, x) for p, x in zip(search.window.points, search.points, strict=True)]
         same = [
-            np.allclose(search.policies.actions(before, states, then), search.policies.actions(x, states, new), rtol=1e-9)
+            np.allclose(
+                search.policies.actions(before, states, then), search.policies.actions(x, states, new), rtol=1e-9
+            )
             for before, then, x in kept
             if then.count > 0 and np.any(before)
         ]

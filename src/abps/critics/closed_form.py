@@ -295,7 +295,7 @@ class ClosedFormCritics(Critics):
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
         discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
-        weights = self.spec.gamma ** (self.config.discount_weight * _steps(data.last))
+        weights = np.power(self.spec.gamma, self.config.discount_weight * _steps(data.last), dtype=np.float64)
         encode = self._ready()
         inputs = encode(data.states, data.actions)
         next_inputs = encode(data.next_states, centre.actions(data.next_states))

@@ -1,0 +1,135 @@
+"""What a step really gains at the stored pairs: J(θ + step) − J(θ) along three directions, for steps of several lengths.
+
+    python benchmarks/critics/gains.py                                        # only what is missing is computed, one line of gains.jsonl a pair
+    python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md
+
+Directions: the true gradient, ∇m̂ of the preset's critics (softmax), and ABS's Σ⁻¹μ. A length is the root mean square change of the actions on the centre's
+states, in halves of their ranges, the measure of `action_cap`. J is the discounted scaled return, mean over `EPISODES` episodes from the same initial states.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pairs import WORK
+from study import CPU, Case, known_pairs, open_case
+from truth import horizon
+
+from abps.config import CriticsConfig
+from abps.critics import make_critics
+from abps.policies import Policy
+from abps.rollouts.episode import run_episode
+from abps.search.abs import Abs
+from abps.seeding import integer_seed
+
+RESULTS = Path(__file__).parent / "gains.jsonl"
+LENGTHS = (0.01, 0.02, 0.04, 0.07, 0.1)
+EPISODES = 10
+SCALINGS, TOLERANCE = 20, 0.01
+DIRECTIONS = {"truth": "true gradient", "critics": "∇m̂, softmax", "abs": "Σ⁻¹μ, softmax"}
+Array = NDArray[np.float64]
+
+
+def placed(case: Case) -> Abs:
+    """ABS at the pair, with the preset's critics."""
+    critics = make_critics(CriticsConfig(**CPU), case.spec, case.centre.policy_class, 0)
+    critics.start_centre(case.centre, case.replay(0), case.scale)
+    search = Abs(case.spec, case.settings, seed=0)
+    case.place(search)
+    search.critics = critics
+    search._score()
+    search._refit()
+    return search
+
+
+def of_length(search: Abs, step: Array, length: float) -> Array:
+    """The step scaled so that it changes the actions by so much."""
+    for _ in range(SCALINGS):
+        change = search.action_change(search.centre + step)
+        if abs(change - length) <= TOLERANCE * length:
+            break
+        step = step * (length / change)
+    return step
+
+
+def value(case: Case, parameters: Array) -> float:
+    """J of a policy, in scaled units."""
+    task = case.pair.run.task
+    spec, env = replace(task.spec, horizon=horizon(task)), task.make_env()
+    policy = Policy(spec, parameters, case.centre.normaliser)
+    seeds = [integer_seed(0, "critic-study", "gain", number) for number in range(EPISODES)]
+    returns = [run_episode(env, policy, seed).total(spec.gamma, spec.reward_shift) for seed in seeds]
+    return float(np.mean(returns)) / case.scale
+
+
+def gains(case: Case) -> dict[str, Any]:
+    search = placed(case)
+    directions = {
+        "truth": case.truth.gradient,
+        "critics": search.mean_gradient(),
+        "abs": search.settled_posterior().direction,
+    }
+    start = value(case, search.centre)
+    result: dict[str, Any] = {"pair": case.pair.name, "value": round(start, 4)}
+    for name, direction in directions.items():
+        steps = [of_length(search, direction, length) for length in LENGTHS]
+        result[name] = [round(value(case, search.centre + step) - start, 4) for step in steps]
+    return result
+
+
+def done() -> dict[str, dict[str, Any]]:
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return {line["pair"]: line for line in map(json.loads, lines)}
+
+
+def render(results: dict[str, dict[str, Any]]) -> str:
+    """Mean gain and how many steps gain at all, by task, direction and length; then every pair."""
+    lengths = " | ".join(f"{length:g}" for length in LENGTHS)
+    lines = [
+        "# What a step gains",
+        "",
+        "Made by `python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md`; README.md says what it means. Columns: change of the actions.",
+        f"Mean gain of J (scaled) over the pairs of a task, and how many of them gain; {EPISODES} episodes each.",
+        "",
+        f"| task | pairs | direction | {lengths} |",
+        "|---|---:|---|" + "---:|" * len(LENGTHS),
+    ]
+    tasks = list(dict.fromkeys(pair.split("-")[0] for pair in results))
+    for task in [*tasks, "all"]:
+        rows = [row for pair, row in results.items() if task in ("all", pair.split("-")[0])]
+        for name, head in DIRECTIONS.items():
+            table = np.array([row[name] for row in rows])
+            cells = [f"{column.mean():+.3f} ({int((column > 0).sum())})" for column in table.T]
+            lines.append(f"| {task} | {len(rows)} | {head} | {' | '.join(cells)} |")
+    lines += ["", "## Every pair", "", f"| pair | J | direction | {lengths} |"]
+    lines.append("|---|---:|---|" + "---:|" * len(LENGTHS))
+    for pair, row in results.items():
+        for name, head in DIRECTIONS.items():
+            cells = " | ".join(f"{gain:+.3f}" for gain in row[name])
+            lines.append(f"| {pair} | {row['value']:.2f} | {head} | {cells} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    known, runs = done(), {}
+    if arguments.table:
+        print(render({pair: known[pair] for pair in known_pairs() if pair in known}))
+        return
+    for pair in known_pairs():
+        if pair not in known:
+            line = gains(open_case(pair, arguments.work, runs))
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
