@@ -23,8 +23,8 @@ def test_tasks_of_the_paper(name: str) -> None:
     env, gamma, *counts = TABLE[name]
     config = task_config(name)
     assert (config.id, config.gamma, config.policy, config.reward_shift) == (env, gamma, "linear-tanh", 0.0)
-    search = search_config("abs", name)
-    assert [search.centre_episodes, search.probes, search.window] == counts
+    for search in (search_config("abs", name, "paper"), *(search_config("mpd", name, preset) for preset in PRESETS)):
+        assert [search.centre_episodes, search.probes, search.window] == counts
     assert config.normalise == (name not in ("pendulum", "swimmer"))
     assert TASK_EPISODES[name] == PAPER_TASKS[name].episodes
 
@@ -77,10 +77,13 @@ def test_only_the_cpu_preset_departs_from_the_tables_of_abs():
     assert (paper.gp.lengthscale_low, paper.gp.lengthscale_high) == (0.0025, 0.05)
     assert (cpu.gp.lengthscale_low, cpu.gp.lengthscale_high) == (0.02, 0.1)
     assert cpu.acquisition.radius == cpu.design_std < paper.acquisition.radius
-    assert (cpu.action_cap, paper.action_cap) == (0.1, 0.0)
+    assert (cpu.centre_episodes, cpu.probes, cpu.window) == (2, 8, paper.window)
+    assert (cpu.action_cap, paper.action_cap) == (0.04, 0.0)
+    assert (cpu.remap, cpu.anchor, paper.remap, paper.anchor) == (True, True, False, False)
     assert (cpu.curvature, paper.curvature) == (True, False)
     assert (cpu.backtrack, paper.backtrack) == (0.5, 0.0)
     assert (cpu.evidence_prior, paper.evidence_prior) == (1.0, 0.0)
     pendulum = search_config("abs", "pendulum")
-    assert (pendulum.curvature, pendulum.backtrack) == (False, 0.0)
+    assert (pendulum.centre_episodes, pendulum.probes) == (2, 6)
+    assert (pendulum.curvature, pendulum.backtrack, pendulum.anchor) == (False, 0.0, False)
     assert (pendulum.gp.lengthscale_low, pendulum.gp.lengthscale_high, pendulum.action_cap) == (0.005, 0.1, 0.0)

@@ -38,7 +38,8 @@ def test_presets_change_the_defaults_shown(abps: Call) -> None:
 
     assert "(default: direct)" in shown("--search", "ars", "--preset", "cpu")
     assert "(default: linear-tanh)" in shown("--search", "ars", "--preset", "paper")
-    assert "N_acq: probes of one outer iteration (default: 16)" in shown()
+    assert "N_acq: probes of one outer iteration (default: 8)" in shown()
+    assert "N_acq: probes of one outer iteration (default: 16)" in shown("--preset", "paper")
 
 
 def test_a_run_says_what_was_learned_where_it_is_and_how_to_go_on(abps: Call, here: Path) -> None:
