@@ -131,8 +131,8 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     """For the preset's critics, pair by pair: the cosine beside what a search can see."""
     lines = [f"## Where the critics of the preset `cpu` fail ({PRESET}), and what a search sees of it", ""]
     lines += [
-        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 |",
-        "|---|---|---|---|---|---|",
+        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 | evidence < 0 |",
+        "|---|---|---|---|---|---|---|",
     ]
     found = [(pair, results[pair, PRESET]) for pair in pairs if (pair, PRESET) in results]
     failed, warned = [], []
@@ -140,16 +140,20 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
         best = max(result["r2_validation"])
         gain = result["log_evidence_softmax"] - result["log_evidence_constant"]
         failed.append(result["mean"] < FAILED)
-        warned.append(best < 0)
-        marks = " | ".join("yes" if mark else "" for mark in (failed[-1], warned[-1]))
+        warned.append((best < 0, gain < 0))
+        marks = " | ".join("yes" if mark else "" for mark in (failed[-1], *warned[-1]))
         lines.append(f"| {pair} | {result['mean']:.2f} | {best:.2f} | {gain:.1f} | {marks} |")
-    missed = sum(f and not w for f, w in zip(failed, warned, strict=True))
-    alarms = sum(w and not f for f, w in zip(failed, warned, strict=True))
-    lines += [
-        "",
-        f"A negative best R̃² stands at {sum(failed) - missed} of {sum(failed)} failures (cosine below {FAILED}), and at {alarms} of "
-        f"{len(failed) - sum(failed)} pairs without one.",
-    ]
+    for name, signs in (
+        ("negative best R̃²", [r2 for r2, _ in warned]),
+        ("best R̃² or an evidence below zero", [any(signs) for signs in warned]),
+    ):
+        seen = sum(f and w for f, w in zip(failed, signs, strict=True))
+        alarms = sum(w and not f for f, w in zip(failed, signs, strict=True))
+        lines += [
+            "",
+            f"A {name} stands at {seen} of {sum(failed)} failures (cosine below {FAILED}), and at {alarms} of "
+            f"{len(failed) - sum(failed)} pairs without one.",
+        ]
     return "\n".join(lines)
 
 
