@@ -69,7 +69,8 @@ def _presets() -> str:
     lines = [
         "## The paper's tasks",
         "",
-        "Other tasks get the defaults above, which nobody has tuned for them. Lengthscale bounds are ABS's; MPD and GIBO differ on Hopper.",
+        "ABS's settings under the preset `cpu`; MPD, GIBO and the preset `paper` have the paper's N_c, N_acq and ℓ (docs/deviations.md 32). Other tasks get those of Hopper, "
+        "which nobody has tuned for them.",
         "",
         "| task | environment | γ | reward scale | normaliser | N_c | N_acq | N_max | δ of ABS | ℓ | design std | episodes in the paper |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",

@@ -39,6 +39,7 @@ CONFIG = AbsConfig(
         ridges=(1e-2, 1e-1, 1.0),
         traces=(0.0,),
         discount_cut=0.0,
+        discount_weight=0.0,
         replay=20_000,
     ),
 )

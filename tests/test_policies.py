@@ -106,6 +106,20 @@ def test_finite_differences_notice_a_forgotten_slope(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_rescaling_keeps_the_gains_of_sensors_that_moved_and_the_weights_of_those_that_had_not(kind):
+    policies = POLICY_CLASSES[kind](SPEC)
+    rng, parameters, _, _ = draw(5)
+    data = rng.standard_normal((30, 3)) * [0.5, 0.0, 2.0] + [1.0, 7.0, 0.0]
+    old = Normaliser.empty(3).add(data)
+    new = old.widen(Normaliser.empty(3).add(3.0 * data + rng.standard_normal(data.shape)))
+    before, after = policies.matrix(parameters), policies.matrix(policies.rescaled(parameters, old, new))
+    np.testing.assert_allclose(after[:, [0, 2]] / new.std[[0, 2]], before[:, [0, 2]] / old.std[[0, 2]])
+    assert not np.allclose(after[:, [0, 2]], before[:, [0, 2]])
+    np.testing.assert_array_equal(after[:, 1], before[:, 1])  # Its std grew from nothing, by a factor of a million.
+    assert new.std[1] > 1e5 * old.std[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_policies_act_as_each_of_them(kind):
     policies = POLICY_CLASSES[kind](SPEC)
     rng, _, observations, normaliser = draw(5)

@@ -5,6 +5,7 @@
 
 Directions: the true gradient, ∇m̂ of the preset's critics (softmax), and ABS's Σ⁻¹μ. A length is the root mean square change of the actions on the centre's
 states, in halves of their ranges, the measure of `action_cap`. J is the discounted scaled return, mean over `EPISODES` episodes from the same initial states.
+The true gradient is that of J smoothed over perturbations of std 0.01 (`truth.py`): where J falls steeply on all sides of θ, it is not the slope at θ itself.
 """
 
 import argparse
@@ -34,26 +35,14 @@ DIRECTIONS = {"truth": "true gradient", "critics": "∇m̂, softmax", "abs": "Σ
 Array = NDArray[np.float64]
 
 
-def placed(case: Case) -> Abs:
-    """ABS at the pair, with the preset's critics."""
-    critics = make_critics(CriticsConfig(**CPU), case.spec, case.centre.policy_class, 0)
-    critics.start_centre(case.centre, case.replay(0), case.scale)
-    search = Abs(case.spec, case.settings, seed=0)
-    case.place(search)
-    search.critics = critics
-    search._score()
-    search._refit()
-    return search
-
-
 def of_length(search: Abs, step: Array, length: float) -> Array:
-    """The step scaled so that it changes the actions by so much."""
+    """The step scaled so that it changes the actions by so much; unlike ABS's own cap, it lengthens short ones."""
     for _ in range(SCALINGS):
         change = search.action_change(search.centre + step)
         if abs(change - length) <= TOLERANCE * length:
-            break
+            return step
         step = step * (length / change)
-    return step
+    raise SystemExit(f"no step of this direction changes the actions by {length}")
 
 
 def value(case: Case, parameters: Array) -> float:
@@ -67,14 +56,21 @@ def value(case: Case, parameters: Array) -> float:
 
 
 def gains(case: Case) -> dict[str, Any]:
-    search = placed(case)
+    critics = make_critics(CriticsConfig(**CPU), case.spec, case.centre.policy_class, 0)
+    critics.start_centre(case.centre, case.replay(0), case.scale)
+    search = case.abs_with(critics, "softmax")
     directions = {
         "truth": case.truth.gradient,
         "critics": search.mean_gradient(),
         "abs": search.settled_posterior().direction,
     }
     start = value(case, search.centre)
-    result: dict[str, Any] = {"pair": case.pair.name, "value": round(start, 4)}
+    result: dict[str, Any] = {
+        "pair": case.pair.name,
+        "episodes": EPISODES,
+        "lengths": LENGTHS,
+        "value": round(start, 4),
+    }
     for name, direction in directions.items():
         steps = [of_length(search, direction, length) for length in LENGTHS]
         result[name] = [round(value(case, search.centre + step) - start, 4) for step in steps]
@@ -82,8 +78,10 @@ def gains(case: Case) -> dict[str, Any]:
 
 
 def done() -> dict[str, dict[str, Any]]:
+    """Results so far by pair, with today's lengths and number of episodes."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return {line["pair"]: line for line in map(json.loads, lines)}
+    recipe = (EPISODES, list(LENGTHS))
+    return {line["pair"]: line for line in map(json.loads, lines) if (line["episodes"], line["lengths"]) == recipe}
 
 
 def render(results: dict[str, dict[str, Any]]) -> str:
@@ -93,7 +91,7 @@ def render(results: dict[str, dict[str, Any]]) -> str:
         "# What a step gains",
         "",
         "Made by `python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md`; README.md says what it means. Columns: change of the actions.",
-        f"Mean gain of J (scaled) over the pairs of a task, and how many of them gain; {EPISODES} episodes each.",
+        f"Mean gain of J (scaled) over the pairs of a task, and how many of them gain; {EPISODES} episodes each. The true gradient is that of J smoothed over perturbations of std 0.01.",
         "",
         f"| task | pairs | direction | {lengths} |",
         "|---|---:|---|" + "---:|" * len(LENGTHS),

@@ -85,6 +85,15 @@ class Case:
         search.iteration, search.stage, search.scale = self.pair.iteration, "probe", self.scale
         search.window.points = list(self.points)
 
+    def abs_with(self, critics: Critics, aggregation: str) -> Abs:
+        """ABS where the run was, with trained critics, scored and fitted."""
+        search = Abs(self.spec, replace(self.settings, aggregation=aggregation), seed=0)
+        self.place(search)
+        search.critics = critics
+        search._score()
+        search._refit()
+        return search
+
     def values(self, points: list[Point]) -> Array:
         return np.array([point.value for point in points]) / self.scale
 
@@ -146,11 +155,7 @@ def judge(case: Case, critics: Critics) -> Result:
         "softmax": cosine(gradients @ aggregate("softmax", r2_validation), truth),
     }
     for aggregation in ("softmax", "evidence"):
-        search = Abs(case.spec, replace(case.settings, aggregation=aggregation), seed=0)
-        case.place(search)
-        search.critics = critics
-        search._score()
-        search._refit()
+        search = case.abs_with(critics, aggregation)
         posterior = search.posterior
         result[f"mu_{aggregation}"] = cosine(posterior.mu, truth)
         result[f"direction_{aggregation}"] = cosine(posterior.direction, truth)

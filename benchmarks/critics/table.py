@@ -131,7 +131,7 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     """For the preset's critics, pair by pair: the cosine beside what a search can see."""
     lines = [f"## Where the critics of the preset `cpu` fail ({PRESET}), and what a search sees of it", ""]
     lines += [
-        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 | evidence < 0 |",
+        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 | evidence gained < 0 |",
         "|---|---|---|---|---|---|---|",
     ]
     found = [(pair, results[pair, PRESET]) for pair in pairs if (pair, PRESET) in results]
@@ -143,12 +143,12 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
         warned.append((best < 0, gain < 0))
         marks = " | ".join("yes" if mark else "" for mark in (failed[-1], *warned[-1]))
         lines.append(f"| {pair} | {result['mean']:.2f} | {best:.2f} | {gain:.1f} | {marks} |")
-    for name, signs in (
-        ("negative best R̃²", [r2 for r2, _ in warned]),
-        ("best R̃² or an evidence below zero", [any(signs) for signs in warned]),
+    for name, alarmed in (
+        ("negative best R̃²", [by_score for by_score, _ in warned]),
+        ("negative best R̃² or gain of evidence", [by_score or by_evidence for by_score, by_evidence in warned]),
     ):
-        seen = sum(f and w for f, w in zip(failed, signs, strict=True))
-        alarms = sum(w and not f for f, w in zip(failed, signs, strict=True))
+        seen = sum(f and w for f, w in zip(failed, alarmed, strict=True))
+        alarms = sum(w and not f for f, w in zip(failed, alarmed, strict=True))
         lines += [
             "",
             f"A {name} stands at {seen} of {sum(failed)} failures (cosine below {FAILED}), and at {alarms} of "

@@ -154,8 +154,8 @@ class LocalSearchConfig:
     )
     anchor: bool = setting(
         False,
-        "keep the normaliser's mean as it was after the first outer iteration and learn only its scale: with `remap`, "
-        "no policy then changes when the normaliser does",
+        "keep the normaliser's mean as it was after the first outer iteration and learn only its scale: with `remap`, no "
+        "policy of a later one changes when the normaliser does",
     )
     gp: GpConfig = setting(GpConfig, "Gaussian process")
     acquisition: AcquisitionConfig = setting(AcquisitionConfig, "acquisition")
@@ -225,7 +225,7 @@ class CriticsConfig:
         0.05, "lstd: only the steps t of an episode with γᵗ above this are used, of more episodes therefore; 0: all"
     )
     discount_weight: float = setting(
-        1.0, "lstd: step t of an episode counts γ^(t times this) in the least squares, as in J; 0: all alike"
+        1.0, "lstd: the equation of step t of an episode counts γ^(t times this), as the step does in J; 0: all alike"
     )
     traces: tuple[float, ...] = setting(
         (0.8, 0.0), "lstd: λ of the eligibility traces, LSTD(λ), dealt out over the groups in turn; 0: one-step targets"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.errors import ConfigError, ShapeError
-from abps.normaliser import Normaliser
+from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
 from abps.tasks.spec import TaskSpec
 
@@ -86,7 +86,9 @@ class _Linear(PolicyClass):
         return pulled.reshape(*pulled.shape[:-2], self.size)
 
     def rescaled(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
-        return (self.matrix(parameters) * (new.std / old.std)).reshape(-1)
+        # A sensor that had not moved has no scale to keep: its weight would grow by a factor of up to std / STD_FLOOR, for ever.
+        factor = np.where(old.std > STD_FLOOR, new.std / old.std, 1.0)
+        return (self.matrix(parameters) * factor).reshape(-1)
 
 
 class LinearTanh(_Linear):

@@ -1,6 +1,6 @@
 """The paper's six tasks and its Tables 1 to 3, as settings; and defaults for every other task.
 
-`paper` follows the paper's tables; `cpu` differs in the critics' budget (see docs/deviations.md) and in ARS, which is the
+`paper` follows the paper's tables; `cpu` differs in ABS (critics in closed form, shorter and more frequent steps; docs/deviations.md 32), in GIBO, and in ARS, which is the
 original one under `cpu` (clipped linear policies, undiscounted returns less the survival bonus) and the ABS paper's variant
 under `paper` (tanh policies, discounted returns, no shift). All six tasks are tuned by the paper's authors; any other task
 gets `GENERIC`, which is untuned.
@@ -191,7 +191,7 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
 
 
 def _careful(config: AbsConfig) -> AbsConfig:
-    """Longer lengthscales, probes nearby, and many small steps that nothing undoes: neither a worse centre nor a new normaliser."""
+    """Longer lengthscales, probes nearby, and many small steps that neither a worse centre nor a new normaliser undoes."""
     (low, high), (centre_episodes, probes) = ABS_LENGTHSCALES, ABS_COUNTS
     return replace(
         config,

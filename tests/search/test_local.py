@@ -450,6 +450,8 @@ def test_saved_and_loaded_anywhere_goes_on_bit_for_bit(lab, name, cut, asked, re
         extra["aggregation"] = "evidence"
     if careful and name == "abs":
         extra |= {"curvature": True, "action_cap": 0.1}
+    if careful:
+        extra |= {"remap": True, "anchor": True}
 
     def fails(query, number):
         return (query.id + number) % failing == 1

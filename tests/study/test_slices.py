@@ -29,7 +29,10 @@ SMALL = {
     "gp": GpConfig(starts=4, polished=1, iterations=20),
     "acquisition": AcquisitionConfig(starts=4, polished=1, iterations=20),
 }
-CRITICS = CriticsConfig(members=2, groups=2, features=16, feature_kind="relu", replay=4000)
+CRITICS = CriticsConfig(
+    members=2, groups=2, features=16, feature_kind="relu", replay=4000, traces=(0.8,), discount_weight=0.0
+)
+"""Pinned: what the returns say must differ from what these critics do."""
 CONFIGS = {"abs": AbsConfig(**SMALL, states=30, critics=CRITICS), "mpd": MpdConfig(**SMALL)}
 
 

@@ -3,12 +3,12 @@
 The centre's policy does not change while its critics learn, so the task is policy evaluation, which is linear in the
 weights w of Q = φ(s, a)·w:
 
-    (Zᵀ(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀΦ)/F·I) w = Zᵀr,    Φ' at (s', π_θ(s')).
+    (ZᵀD(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀDΦ)/F·I) w = ZᵀDr,    Φ' at (s', π_θ(s')),    D = diag(γᵗ).
 
 The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
 many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero for the centre's Q whatever policy chose a, so any function of
-what came before may multiply it, and probes' episodes need no importance weights for any λ. For the same reason step t of an episode may count γᵗ, as it does in
-J: the weights w can only fit Q approximately, and should where it matters.
+what came before may multiply it, and probes' episodes need no importance weights for any λ. For the same reason the equation of step t may count γᵗ, as the step
+does in J: w can only fit Q approximately, and should where it matters.
 
 A *group* is one draw of random features with its F×F system, its λ and its value ridge; members of a group differ in the ridge strength only and
 cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
@@ -62,7 +62,6 @@ class _Prepared(NamedTuple):
     """(n,) of the equations, γᵗ or a power of it."""
     last: NDArray[np.bool_]
     """(n,) where episodes end."""
-    gamma: float
 
 
 def _eligibility(
@@ -100,8 +99,8 @@ class _Group:
     features: Features
     ridges: tuple[float, ...]
     """Ridge strength of each of the g members."""
-    trace: float
-    """λ"""
+    decay: float
+    """γλ"""
     draws: int = 0
     """How often the features were drawn: names the random stream of the next draw."""
 
@@ -117,7 +116,7 @@ class _Group:
 
     def add(self, data: "_Prepared") -> None:
         """Add n transitions, in the order in which they happened."""
-        dtype, decay = self.features.dtype, data.gamma * self.trace
+        dtype = self.features.dtype
         carried = None
         for start in range(0, len(data.rewards), CHUNK):
             part = slice(start, start + CHUNK)
@@ -128,8 +127,8 @@ class _Group:
             weights = data.weights[part, None].astype(dtype)
             self.squares += np.einsum("nf,nf->f", now * weights, now)
             traces = now
-            if decay > 0:
-                traces, carried = _eligibility(now, data.last[part], decay, carried)
+            if self.decay > 0:
+                traces, carried = _eligibility(now, data.last[part], self.decay, carried)
             traces = traces * weights
             self.system += traces.T @ difference
             self.target += traces.T @ data.rewards[part].astype(dtype)
@@ -150,7 +149,7 @@ class _Group:
         return failed
 
     def _regularised(self, ridge: float) -> Array:
-        """The system with λ times the mean squared feature of each block on its diagonal."""
+        """The system with ridge times the mean squared feature of each block on its diagonal."""
         penalty = np.empty_like(self.squares)
         for place, own in self.features.blocks:
             penalty[place] = (ridge if own is None else own) * self.squares[place].mean()
@@ -176,7 +175,7 @@ class ClosedFormCritics(Critics):
             _Group(
                 self._draw(g, 0),
                 tuple(config.ridges[member % len(config.ridges)] for member in places),
-                config.traces[g % len(config.traces)],
+                spec.gamma * config.traces[g % len(config.traces)],
                 draws=1,
             )
             for g, places in enumerate(self._places)
@@ -299,7 +298,7 @@ class ClosedFormCritics(Critics):
         encode = self._ready()
         inputs = encode(data.states, data.actions)
         next_inputs = encode(data.next_states, centre.actions(data.next_states))
-        return _Prepared(inputs, next_inputs, rewards, discounts, weights, data.last, self.spec.gamma)
+        return _Prepared(inputs, next_inputs, rewards, discounts, weights, data.last)
 
     def _ready(self) -> InputScale | SplitInputs:
         if self._encoder is None:

@@ -16,12 +16,12 @@ import numpy as np
 from abps.config import BudgetConfig, HardwareConfig, RunConfig, TaskConfig, replace
 from abps.errors import ConfigError, RunError, ShapeError
 from abps.policies import Policy
+from abps.presets import search_config
 from abps.run.directory import RunSettings, create_directory, read_settings
 from abps.run.files import replace_atomically
 from abps.run.run import Run, open_run
 from abps.run.trajectory_files import read_trajectory
 from abps.search.base import Metrics, Query
-from abps.search.registry import search_entry
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
@@ -73,7 +73,7 @@ def create_hardware_run(
         task: its `name`, `gamma`, `horizon`, `normalise` and reward settings count; its `id` does not.
         hardware: sizes and bounds.
         search: a name of the registry.
-        config: the search's settings; None takes the class's defaults.
+        config: the search's settings; None takes those of the preset `cpu`.
         budget: when the search stops asking; None: never.
         seed: everything random in the search derives from it.
 
@@ -86,7 +86,7 @@ def create_hardware_run(
     settings = RunSettings(
         task=replace(task, id=HARDWARE_ID, name=task.name or "robot"),
         search=search,
-        search_config=search_entry(search).config() if config is None else config,
+        search_config=search_config(search, task.name) if config is None else config,
         budget=budget or BudgetConfig(),
         run=RunConfig(checkpoint_stages=True, evaluate_every=0),
         seed=seed,
