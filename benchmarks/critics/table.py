@@ -131,29 +131,24 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     """For the preset's critics, pair by pair: the cosine beside what a search can see."""
     lines = [f"## Where the critics of the preset `cpu` fail ({PRESET}), and what a search sees of it", ""]
     lines += [
-        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | failed | best R̃² < 0 | evidence gained < 0 |",
-        "|---|---|---|---|---|---|---|",
+        "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | best R̂² | failed |",
+        "|---|---|---|---|---|---|",
     ]
-    found = [(pair, results[pair, PRESET]) for pair in pairs if (pair, PRESET) in results]
-    failed, warned = [], []
-    for pair, result in found:
-        best = max(result["r2_validation"])
+    failed, signs = [], []
+    for pair in (pair for pair in pairs if (pair, PRESET) in results):
+        result = results[pair, PRESET]
         gain = result["log_evidence_softmax"] - result["log_evidence_constant"]
+        seen = (max(result["r2_validation"]), gain, max(result["r2_test"]))
         failed.append(result["mean"] < FAILED)
-        warned.append((best < 0, gain < 0))
-        marks = " | ".join("yes" if mark else "" for mark in (failed[-1], *warned[-1]))
-        lines.append(f"| {pair} | {result['mean']:.2f} | {best:.2f} | {gain:.1f} | {marks} |")
-    for name, alarmed in (
-        ("negative best R̃²", [by_score for by_score, _ in warned]),
-        ("negative best R̃² or gain of evidence", [by_score or by_evidence for by_score, by_evidence in warned]),
-    ):
-        seen = sum(f and w for f, w in zip(failed, alarmed, strict=True))
-        alarms = sum(w and not f for f, w in zip(failed, alarmed, strict=True))
-        lines += [
-            "",
-            f"A {name} stands at {seen} of {sum(failed)} failures (cosine below {FAILED}), and at {alarms} of "
-            f"{len(failed) - sum(failed)} pairs without one.",
-        ]
+        signs.append(seen)
+        mark = "yes" if failed[-1] else ""
+        lines.append(f"| {pair} | {result['mean']:.2f} | {seen[0]:.2f} | {gain:.1f} | {seen[2]:.2f} | {mark} |")
+    for name, places in (("best R̃²", [0]), ("best R̃² or gain of evidence", [0, 1]), ("best R̂²", [2])):
+        alarmed = [min(row[place] for place in places) < 0 for row in signs]
+        caught = sum(f and a for f, a in zip(failed, alarmed, strict=True))
+        false = sum(a and not f for f, a in zip(failed, alarmed, strict=True))
+        sentence = f"A negative {name} stands at {caught} of {sum(failed)} failures (cosine below {FAILED})"
+        lines += ["", f"{sentence}, and at {false} of {len(failed) - sum(failed)} pairs without one."]
     return "\n".join(lines)
 
 
