@@ -30,6 +30,8 @@ FAILED = 0.35
 """Critics whose mean gradient has a lower cosine than this have failed."""
 PRESET = "cpu"
 """The critics of the preset `cpu` in the Gaussian process of the preset `cpu`."""
+MENTION = 1.0
+"""A gain of evidence below this is not worth more than a bare mention (Kass & Raftery 1995): the returns do not speak for the critics."""
 COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
@@ -143,11 +145,15 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
         signs.append(seen)
         mark = "yes" if failed[-1] else ""
         lines.append(f"| {pair} | {result['mean']:.2f} | {seen[0]:.2f} | {gain:.1f} | {seen[2]:.2f} | {mark} |")
-    for name, places in (("best R̃²", [0]), ("best R̃² or gain of evidence", [0, 1]), ("best R̂²", [2])):
-        alarmed = [min(row[place] for place in places) < 0 for row in signs]
+    for name, alarmed in (
+        ("negative best R̃²", [r2 < 0 for r2, _, _ in signs]),
+        ("negative best R̃² or gain of evidence", [r2 < 0 or gain < 0 for r2, gain, _ in signs]),
+        (f"negative best R̃² or a gain below {MENTION:g} nat", [r2 < 0 or gain < MENTION for r2, gain, _ in signs]),
+        ("negative best R̂²", [test < 0 for _, _, test in signs]),
+    ):
         caught = sum(f and a for f, a in zip(failed, alarmed, strict=True))
         false = sum(a and not f for f, a in zip(failed, alarmed, strict=True))
-        sentence = f"A negative {name} stands at {caught} of {sum(failed)} failures (cosine below {FAILED})"
+        sentence = f"A {name} stands at {caught} of {sum(failed)} failures (cosine below {FAILED})"
         lines += ["", f"{sentence}, and at {false} of {len(failed) - sum(failed)} pairs without one."]
     return "\n".join(lines)
 
