@@ -10,12 +10,13 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import CriticsConfig
+from abps.config import CriticsConfig, replace
 from abps.critics import Centre, make_critics
 from abps.critics.droq import CHUNK
 from abps.data import Replay
 from abps.normaliser import Normaliser
 from abps.policies import LinearTanh
+from abps.presets import PAPER_CRITICS
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -52,7 +53,7 @@ def main() -> None:
     for _ in range(50):
         observations, actions = rng.standard_normal((1001, STATES)), rng.uniform(-1, 1, (1000, ACTIONS))
         replay.append(Trajectory.build(observations, actions, rng.random(1000), terminated=False, truncated=True))
-    config = CriticsConfig(kind="droq", steps_first=CHUNK, steps_probe=CHUNK)
+    config = replace(PAPER_CRITICS, steps_first=CHUNK, steps_probe=CHUNK)
     critics = make_critics(config, spec, policies, 0)
     start = time.perf_counter()
     critics.start_centre(centre, replay, 100.0)
