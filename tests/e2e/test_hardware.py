@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from abps.cli import main
-from abps.config import BudgetConfig, HardwareConfig, TaskConfig
+from abps.config import AbsConfig, BudgetConfig, HardwareConfig, TaskConfig
 from abps.errors import ConfigError, RunError, ShapeError
+from abps.presets import search_config
 from abps.run.directory import read_settings
 from abps.run.hardware import create_hardware_run, open_hardware_run
 from abps.run.loop import train
@@ -55,6 +56,14 @@ def tell_all(path, until=10**9):
             if request is None or request.episode >= until:
                 return
             robot.tell(episode(request.policy, request.episode), request.policy_id)
+
+
+def test_a_run_made_without_settings_has_those_of_the_command_line(tmp_path):
+    """The preset `cpu`, not the bare defaults of the search's class, which are the paper's."""
+    create_hardware_run(tmp_path / "run", TASK, HARDWARE)
+    found = read_settings(tmp_path / "run").search_config
+    assert found == search_config("abs", "arm")
+    assert found != AbsConfig()
 
 
 def test_run_told_in_many_sessions_equals_the_one_told_in_one(run, tmp_path):
