@@ -30,8 +30,6 @@ FAILED = 0.35
 """Critics whose mean gradient has a lower cosine than this have failed."""
 PRESET = "cpu"
 """The critics of the preset `cpu` in the Gaussian process of the preset `cpu`."""
-MENTION = 1.0
-"""A gain of evidence below this is not worth more than a bare mention (Kass & Raftery 1995): the returns do not speak for the critics."""
 COLLAPSED = -5.0
 """Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
 
@@ -148,7 +146,6 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
     for name, alarmed in (
         ("negative best R̃²", [r2 < 0 for r2, _, _ in signs]),
         ("negative best R̃² or gain of evidence", [r2 < 0 or gain < 0 for r2, gain, _ in signs]),
-        (f"negative best R̃² or a gain below {MENTION:g} nat", [r2 < 0 or gain < MENTION for r2, gain, _ in signs]),
         ("negative best R̂²", [test < 0 for _, _, test in signs]),
     ):
         caught = sum(f and a for f, a in zip(failed, alarmed, strict=True))
