@@ -237,15 +237,23 @@ class CriticsConfig:
     )
     feature_kind: str = setting(
         "split",
-        "lstd: split: a value of the state plus an advantage linear in the departure from the centre's action; relu: "
+        "lstd: split: a value of the state plus an advantage quadratic in the departure from the centre's action; relu: "
         "random features of state and action together; quadratic: all monomials up to degree two",
         choices=("split", "relu", "quadratic"),
     )
     value_ridges: tuple[float, ...] = setting(
-        (0.1, 0.001), "lstd, split: ridge strengths of the state's value, dealt out over the groups in turn"
+        (0.001,), "lstd, split: ridge strengths of the state's value, dealt out over the groups in turn"
+    )
+    bend_ridge: float = setting(
+        0.5,
+        "lstd, split: ridge strength of the products of departures, by which the advantage bends; 0 leaves them out",
+    )
+    proximity: float = setting(
+        0.3,
+        "lstd, split: the equation of a step counts 1/(1 + u²/this), u² its mean squared departure in std; 0: all alike",
     )
     action_clip: float = setting(3.0, "lstd, split: departures from the centre's action are clipped at ± this many std")
-    feature_bias: float = setting(0.3, "lstd: std of the random features' biases")
+    feature_bias: float = setting(1.0, "lstd: std of the random features' biases")
     layer_norm: bool = setting(False, "lstd: layer-normalise the random features")
     clip: float = setting(5.0, "standardised observations are clipped at ± this; 0: never")
 
@@ -271,6 +279,7 @@ class CriticsConfig:
         )
         _require(self.discount_weight >= 0, "critics.discount_weight must not be negative")
         _require(0 <= self.discount_cut < 1, "critics.discount_cut must be in [0, 1)")
+        _require(self.bend_ridge >= 0 and self.proximity >= 0, "critics.bend_ridge and proximity must not be negative")
         _require(self.clip >= 0 and self.feature_bias >= 0, "critics.clip and feature_bias must not be negative")
         _require(self.action_clip > 0, "critics.action_clip must be positive")
         for name in ("ridges", "value_ridges"):

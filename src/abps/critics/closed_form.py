@@ -3,12 +3,12 @@
 The centre's policy does not change while its critics learn, so the task is policy evaluation, which is linear in the
 weights w of Q = φ(s, a)·w:
 
-    (ZᵀD(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀDΦ)/F·I) w = ZᵀDr,    Φ' at (s', π_θ(s')),    D = diag(γᵗ).
+    (ZᵀD(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀDΦ)/F·I) w = ZᵀDr,    Φ' at (s', π_θ(s')),    D = diag of the weights.
 
 The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
 many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero for the centre's Q whatever policy chose a, so any function of
 what came before may multiply it, and probes' episodes need no importance weights for any λ. For the same reason the equation of step t may count γᵗ, as the step
-does in J: w can only fit Q approximately, and should where it matters.
+does in J, and less the farther its action is from the centre's: w can only fit Q approximately, and should where it matters.
 
 A *group* is one draw of random features with its F×F system, its λ and its value ridge; members of a group differ in the ridge strength only and
 cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
@@ -59,7 +59,7 @@ class _Prepared(NamedTuple):
     discounts: Array
     """(n,) γ(1 − terminated)."""
     weights: Array
-    """(n,) of the equations, γᵗ or a power of it."""
+    """(n,) of the equations."""
     last: NDArray[np.bool_]
     """(n,) where episodes end."""
 
@@ -215,11 +215,13 @@ class ClosedFormCritics(Critics):
         encode = self._ready()
         if not isinstance(encode, SplitInputs):
             return super().advantages(centre, states, actions)
-        at_centre = encode.centre.actions(states)
-        inputs = encode.scale.inputs(states, at_centre, np.float32)  # Slopes look at the states only.
-        slopes = self._slopes(inputs, SLOPE_CHUNK)
-        departures = encode.departures(actions, at_centre)
-        return np.einsum("kma,nma->knm", slopes, departures, optimize=True)
+        slopes = self._slopes(encode.at_centre(states), SLOPE_CHUNK)
+        departures = encode.departures(actions, encode.centre.actions(states))
+        advantages = np.einsum("kma,nma->knm", slopes, departures, optimize=True)
+        for group, places in zip(self._groups, self._places, strict=True):
+            if isinstance(group.features, SplitFeatures):
+                advantages[places] += group.features.bends(departures, group.weights)
+        return advantages
 
     def _slopes(self, inputs: NDArray[Any], chunk: int = PREDICTION_CHUNK) -> Array:
         """∂Q_i/∂(the action's inputs) at (m, i) inputs → (k, m, a)."""
@@ -294,11 +296,19 @@ class ClosedFormCritics(Critics):
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
         discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
-        weights = np.power(self.spec.gamma, self.config.discount_weight * _steps(data.last), dtype=np.float64)
         encode = self._ready()
         inputs = encode(data.states, data.actions)
         next_inputs = encode(data.next_states, centre.actions(data.next_states))
-        return _Prepared(inputs, next_inputs, rewards, discounts, weights, data.last)
+        return _Prepared(inputs, next_inputs, rewards, discounts, self._equation_weights(data, inputs), data.last)
+
+    def _equation_weights(self, data: Transitions, inputs: NDArray[Any]) -> Array:
+        """(n,): γᵗ for the step's place in J; less for actions far from the centre's, where an advantage quadratic in the departure is a worse fit."""
+        config = self.config
+        weights = np.power(self.spec.gamma, config.discount_weight * _steps(data.last), dtype=np.float64)
+        if config.feature_kind == SPLIT and config.proximity > 0:
+            departures = inputs[:, self.spec.observation_dim :].astype(np.float64)
+            weights /= 1 + np.square(departures).mean(axis=1) / config.proximity
+        return weights
 
     def _ready(self) -> InputScale | SplitInputs:
         if self._encoder is None:
@@ -330,8 +340,9 @@ class ClosedFormCritics(Critics):
     def _features(self, g: int, relu: ReluFeatures) -> Features:
         if self.config.feature_kind != SPLIT:
             return relu
-        ridges = self.config.value_ridges
-        return SplitFeatures(relu, self.spec.observation_dim, self.spec.action_dim, ridges[g % len(ridges)])
+        config, spec = self.config, self.spec
+        value_ridge = config.value_ridges[g % len(config.value_ridges)]
+        return SplitFeatures(relu, spec.observation_dim, spec.action_dim, value_ridge, config.bend_ridge)
 
     def _redraw(self, g: int) -> None:
         group = self._groups[g]

@@ -1,8 +1,9 @@
-"""Split critics: Q(s, a) = V(s) + A(s, a), the advantage linear in the departure from the centre's action.
+"""Split critics: Q(s, a) = V(s) + A(s, a), the advantage a quadratic in the departure from the centre's action.
 
 Only the slope of Q in the action at a = π_θ(s) enters the gradient of J (Silver et al. 2014), so the advantage needs no more than that slope as a function of the
-state: A = Σ_j u_j·(b_j + w_j·s) with u = (a − π_θ(s)) / half / spread. The value gets random ReLU features of the state alone. At (s', π_θ(s')) the advantage's
-features vanish, which makes the least-squares system well behaved. Both parts have their own ridge. Random features of (s, a) together give gradients that
+state: A = Σ_j u_j·(b_j + w_j·s) + Σ_ij c_ij u_i u_j with u = (a − π_θ(s)) / half / spread. The products change no slope at the centre's action; they take up how the
+advantage bends, which would otherwise be taken for slope wherever the data lie to one side of it. The value gets random ReLU features of the state alone. At
+(s', π_θ(s')) the advantage's features vanish, which makes the least-squares system well behaved. All three parts have their own ridge. Random features of (s, a) together give gradients that
 differ wildly from draw to draw; these hardly vary (benchmarks/critics/RESULTS.md).
 
 Shapes: m rows, s observation size, a action size, F random features, g members.
@@ -56,6 +57,12 @@ class SplitInputs:
         inputs[:, states.shape[1] :] = self.departures(actions, self.centre.actions(states))
         return inputs
 
+    def at_centre(self, states: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(m, s) → (m, s + a): the rows of the centre's own actions, where u = 0."""
+        inputs = self.scale.inputs(states, np.zeros((states.shape[0], self.spread.size)), np.float32)
+        inputs[:, states.shape[1] :] = 0.0
+        return inputs
+
     def departures(self, actions: NDArray[np.floating], at_centre: Array) -> Array:
         """u (…, m, a) of (…, m, a) actions at m states whose centre's actions are given."""
         return np.clip((actions - at_centre) / self.action_unit, -self.clip, self.clip)
@@ -73,32 +80,51 @@ class SplitInputs:
 
 
 class SplitFeatures:
-    """[ReLU features of s | u_j·(1, s) for every action j], for rows made by `SplitInputs`."""
+    """[ReLU features of s | u_j·(1, s) for every action j | u_i·u_j for i ≤ j], for rows made by `SplitInputs`."""
 
     dtype = np.float32
 
-    def __init__(self, value: ReluFeatures, observation_dim: int, action_dim: int, value_ridge: float) -> None:
+    def __init__(
+        self, value: ReluFeatures, observation_dim: int, action_dim: int, value_ridge: float, bend_ridge: float
+    ) -> None:
+        """A bend ridge of 0 leaves the products out."""
         self.value, self.s, self.a = value, observation_dim, action_dim
-        self.size = value.size + action_dim * (observation_dim + 1)
-        self.blocks = (Block(slice(0, value.size), value_ridge), Block(slice(value.size, self.size), None))
+        self.rows, self.columns = np.triu_indices(action_dim if bend_ridge > 0 else 0)
+        self.linear = slice(value.size, value.size + action_dim * (observation_dim + 1))
+        self.products = slice(self.linear.stop, self.linear.stop + self.rows.size)
+        self.size = self.products.stop
+        blocks = (Block(slice(0, value.size), value_ridge), Block(self.linear, None), Block(self.products, bend_ridge))
+        self.blocks = tuple(block for block in blocks if block.place.start < block.place.stop)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
         features = np.empty((inputs.shape[0], self.size), dtype=np.float32)
         features[:, : self.value.size] = self.value(inputs[:, : self.s])
         departure = inputs[:, self.s :]
         part = departure[:, :, None] * self._with_one(inputs)[:, None, :]
-        features[:, self.value.size :] = part.reshape(inputs.shape[0], -1)
+        features[:, self.linear] = part.reshape(inputs.shape[0], -1)
+        features[:, self.products] = self._products(departure)
         return features
 
     def gradients(self, inputs: NDArray[Any], weights: NDArray[Any], first: int) -> NDArray[np.float32]:
-        """∂Q/∂u (g, m, a); linear in u, so it is the same for every action within the clip."""
-        gains = np.asarray(weights, dtype=np.float32)[self.value.size :].reshape(self.a, self.s + 1, -1)
+        """∂Q/∂u (g, m, a) for actions within the clip."""
+        gains = np.asarray(weights, dtype=np.float32)[self.linear].reshape(self.a, self.s + 1, -1)
         members = gains.shape[2]
-        slopes = self._with_one(inputs) @ gains.transpose(1, 2, 0).reshape(self.s + 1, members * self.a)
-        return slopes.reshape(-1, members, self.a).transpose(1, 0, 2)
+        flat = gains.transpose(1, 2, 0).reshape(self.s + 1, members * self.a)
+        slopes: NDArray[np.float32] = self._with_one(inputs) @ flat
+        forms = np.zeros((members, self.a, self.a), dtype=np.float32)
+        forms[:, self.rows, self.columns] = weights[self.products].T
+        bends: NDArray[np.float32] = inputs[:, self.s :] @ (forms + forms.transpose(0, 2, 1))
+        return slopes.reshape(-1, members, self.a).transpose(1, 0, 2) + bends
+
+    def bends(self, departures: Array, weights: Array) -> Array:
+        """Σ_ij c_ij u_i u_j (g, n, m) of (n, m, a) departures under (F, g) weights."""
+        return np.moveaxis(self._products(departures) @ weights[self.products], -1, 0)
 
     def state(self) -> dict[str, Any]:
         return self.value.state()
+
+    def _products(self, departures: NDArray[Any]) -> NDArray[Any]:
+        return departures[..., self.rows] * departures[..., self.columns]
 
     def _with_one(self, inputs: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([np.ones_like(inputs[:, :1]), inputs[:, : self.s]], axis=1)
