@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pairs import WORK
 from study import CPU, Case, known_pairs, open_case
+from threadpoolctl import threadpool_limits
 from truth import horizon
 
 from abps.config import CriticsConfig
@@ -130,4 +131,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()

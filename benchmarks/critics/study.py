@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pairs import WORK, Pair, StoredQuery, load_run, pair_of
+from threadpoolctl import threadpool_limits
 from truth import DATA, load_truth
 
 from abps.config import CriticsConfig, replace
@@ -122,12 +123,15 @@ def black_box(case: Case) -> Result:
     }
 
 
-def with_critics(case: Case, config: CriticsConfig, seed: int) -> Result:
-    """Train critics as a search would, and judge them and what ABS makes of them."""
+def with_critics(case: Case, config: CriticsConfig, seed: int, sign: float = 1.0) -> Result:
+    """Train critics as a search would, and judge them and what ABS makes of them.
+
+    With a sign of −1 they learn from the negative rewards: a failure on purpose, to see what notices it.
+    """
     critics = make_critics(config, case.spec, case.centre.policy_class, seed)
     replay = case.replay(1)
     start = time.process_time()
-    critics.start_centre(case.centre, replay, case.scale)
+    critics.start_centre(case.centre, replay, sign * case.scale)
     centre_seconds = time.process_time() - start
     for trajectory in case.pair.queries[-1].trajectories:
         replay.append(trajectory)
@@ -182,14 +186,18 @@ CPU: dict[str, Any] = {
     "discount_cut": 0.05,
     "discount_weight": 1.0,
     "traces": (0.8, 0.0),
-    "feature_bias": 0.3,
-    "value_ridges": (0.1, 0.001),
+    "feature_bias": 1.0,
+    "value_ridges": (0.001,),
+    "bend_ridge": 0.1,
+    "proximity": 0.3,
     "ridges": (1.0, 3.0),
     "groups": 2,
     "members": 4,
 }
-"""V(s) on random features of the state, the advantage on u·(1, s): the critics of the preset `cpu`, spelt out so that they stay when it changes."""
-TRACES: dict[str, Any] = {**CPU, "discount_weight": 0.0, "traces": (0.8,), "value_ridges": (0.001,)}
+"""V(s) on random features of the state, the advantage on u·(1, s) and the products of u: the critics of the preset `cpu`, spelt out so that they stay when it changes."""
+LINEAR: dict[str, Any] = {**CPU, "feature_bias": 0.3, "value_ridges": (0.1, 0.001), "bend_ridge": 0.0, "proximity": 0.0}
+"""The preset's critics until c4a2005: an advantage linear in u, near and far actions alike, two value ridges."""
+TRACES: dict[str, Any] = {**LINEAR, "discount_weight": 0.0, "traces": (0.8,), "value_ridges": (0.001,)}
 """The preset's critics until c38ec49: both groups with the same traces and the same value ridge, all steps alike."""
 RELU: dict[str, Any] = {
     "feature_kind": "relu",
@@ -207,8 +215,8 @@ PAPER: dict[str, Any] = {"kind": "droq", "members": 5, "steps_first": 10_000, "s
 """The paper's networks, from scratch, with the steps of one new centre."""
 
 
-def critics_method(seed: int = 0, **settings: Any) -> Callable[[Case], Result]:
-    return lambda case: with_critics(case, replace(CriticsConfig(), **settings), seed)
+def critics_method(seed: int = 0, sign: float = 1.0, **settings: Any) -> Callable[[Case], Result]:
+    return lambda case: with_critics(case, replace(CriticsConfig(), **settings), seed, sign)
 
 
 METHODS: dict[str, Callable[[Case], Result]] = {
@@ -224,9 +232,16 @@ METHODS: dict[str, Callable[[Case], Result]] = {
     "traces-all-steps": critics_method(**{**TRACES, "discount_cut": 0.0}),
     "traces-zero": critics_method(**{**TRACES, "traces": (0.0,)}),
     "traces-value-ridge-0.1": critics_method(**{**TRACES, "value_ridges": (0.1,)}),
+    "linear": critics_method(**LINEAR),
+    "linear-seed-1": critics_method(**LINEAR, seed=1),
+    "linear-unweighted": critics_method(**{**LINEAR, "discount_weight": 0.0}),
     "cpu": critics_method(**CPU),
     "cpu-seed-1": critics_method(**CPU, seed=1),
-    "cpu-unweighted": critics_method(**{**CPU, "discount_weight": 0.0}),
+    "cpu-seed-2": critics_method(**CPU, seed=2),
+    "cpu-turned": critics_method(**CPU, sign=-1.0),
+    "cpu-linear": critics_method(**{**CPU, "bend_ridge": 0.0}),
+    "cpu-near-and-far": critics_method(**{**CPU, "proximity": 0.0}),
+    "cpu-all-times": critics_method(**{**CPU, "discount_weight": 0.0}),
 }
 
 
@@ -296,4 +311,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()

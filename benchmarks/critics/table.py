@@ -45,6 +45,7 @@ def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], 
         _details(pairs, used, results),
         _scores(judged, results),
         _failures(pairs, results),
+        _alarms(judged, used, results),
     ]
     return "\n\n".join(parts)
 
@@ -134,24 +135,34 @@ def _failures(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
         "| pair | cosine of ∇m̂ | best R̃² | evidence gained (nats) | best R̂² | failed |",
         "|---|---|---|---|---|---|",
     ]
-    failed, signs = [], []
     for pair in (pair for pair in pairs if (pair, PRESET) in results):
         result = results[pair, PRESET]
-        gain = result["log_evidence_softmax"] - result["log_evidence_constant"]
-        seen = (max(result["r2_validation"]), gain, max(result["r2_test"]))
-        failed.append(result["mean"] < FAILED)
-        signs.append(seen)
-        mark = "yes" if failed[-1] else ""
-        lines.append(f"| {pair} | {result['mean']:.2f} | {seen[0]:.2f} | {gain:.1f} | {seen[2]:.2f} | {mark} |")
-    for name, alarmed in (
-        ("negative best R̃²", [r2 < 0 for r2, _, _ in signs]),
-        ("negative best R̃² or gain of evidence", [r2 < 0 or gain < 0 for r2, gain, _ in signs]),
-        ("negative best R̂²", [test < 0 for _, _, test in signs]),
-    ):
-        caught = sum(f and a for f, a in zip(failed, alarmed, strict=True))
-        false = sum(a and not f for f, a in zip(failed, alarmed, strict=True))
-        sentence = f"A {name} stands at {caught} of {sum(failed)} failures (cosine below {FAILED})"
-        lines += ["", f"{sentence}, and at {false} of {len(failed) - sum(failed)} pairs without one."]
+        validation, gain, test = _signs(result)
+        mark = "yes" if result["mean"] < FAILED else ""
+        lines.append(f"| {pair} | {result['mean']:.2f} | {validation:.2f} | {gain:.1f} | {test:.2f} | {mark} |")
+    return "\n".join(lines)
+
+
+def _signs(result: Result) -> tuple[float, float, float]:
+    """What a search can see: the best R̃², the evidence gained by the critics, the best R̂²."""
+    gain = result["log_evidence_softmax"] - result["log_evidence_constant"]
+    return max(result["r2_validation"]), gain, max(result["r2_test"])
+
+
+def _alarms(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
+    """For every kind of critics: failures, and at how many of them, and of the other pairs, a sign of failure stands."""
+    lines = [f"## Failures (cosine of ∇m̂ below {FAILED}) of every kind of critics, and at how many a sign stands", ""]
+    lines += ["In brackets: at how many of the pairs without a failure it stands, too.", ""]
+    lines += ["| method | failures | R̃² < 0 | R̃² < 0 or evidence lost | R̂² < 0 |", "|---|---|---|---|---|"]
+    for method in methods:
+        found = [results[pair, method] for pair in pairs if "members" in results.get((pair, method), {})]
+        if not found:
+            continue
+        failed = np.array([result["mean"] < FAILED for result in found])
+        validation, gain, test = np.array([_signs(result) for result in found]).T
+        alarms = (validation < 0, (validation < 0) | (gain < 0), test < 0)
+        cells = [f"{(alarm & failed).sum()} ({(alarm & ~failed).sum()})" for alarm in alarms]
+        lines.append(f"| {method} | {failed.sum()} of {len(found)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -352,6 +352,21 @@ def test_advantages_are_differences_of_action_values(noisy, kind):
     )
 
 
+def test_what_split_critics_promise_is_their_advantage_to_first_order(noisy):
+    critics = trained(noisy, replace(SPLIT, bend_ridge=1e-3))
+    rng = np.random.default_rng(1)
+    states = rng.standard_normal((20, 3))
+    at_centre = noisy.centre.actions(states)
+    moves = 1e-2 * rng.standard_normal((5, 20, 2))
+    promised = critics.promised(noisy.centre, states, at_centre + moves)
+    slopes = critics.action_gradients(states, at_centre)
+    np.testing.assert_allclose(promised, np.einsum("kma,nma->knm", slopes, moves), atol=1e-6)
+    bends = critics.advantages(noisy.centre, states, at_centre + moves) - promised
+    half = critics.advantages(noisy.centre, states, at_centre + moves / 2) - promised / 2
+    np.testing.assert_allclose(half, bends / 4, atol=1e-6)  # What is left out is of second order,
+    assert np.abs(bends).max() > 1e-5  # and is there.
+
+
 def test_split_critics_save_and_load_bit_for_bit(noisy):
     critics = trained(noisy, SPLIT)
     copied = make_critics(SPLIT, noisy.spec, noisy.centre.policy_class, 0)

@@ -170,6 +170,10 @@ class Critics(ABC):
             values[:, start : start + per_call] = rows.reshape(self.members, *part.shape[:2])
         return values - at_centre
 
+    def promised(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """What m̂ adds up of every member, shapes as in `advantages`, with the same slope at the centre's actions: the advantages themselves by default."""
+        return self.advantages(centre, states, actions)
+
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """Everything needed to go on, as nested dicts of arrays and scalars; loads back bit for bit."""

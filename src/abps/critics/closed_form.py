@@ -211,17 +211,31 @@ class ClosedFormCritics(Critics):
         return self._slopes(encode(states, actions)) / encode.action_unit
 
     def advantages(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        """See `Critics.advantages`; split critics need no value of the state for it, only their slopes."""
+        """See `Critics.advantages`; split critics need no value of the state for it."""
         encode = self._ready()
         if not isinstance(encode, SplitInputs):
             return super().advantages(centre, states, actions)
-        slopes = self._slopes(encode.at_centre(states), SLOPE_CHUNK)
         departures = encode.departures(actions, encode.centre.actions(states))
-        advantages = np.einsum("kma,nma->knm", slopes, departures, optimize=True)
+        advantages = self._first_order(encode, states, departures)
         for group, places in zip(self._groups, self._places, strict=True):
             if isinstance(group.features, SplitFeatures):
                 advantages[places] += group.features.bends(departures, group.weights)
         return advantages
+
+    def promised(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """See `Critics.promised`; split critics leave the bends out.
+
+        m̂ errs to second order anyway, because it stays on the centre's states (Section 3.1): there the bends are noise more than knowledge.
+        """
+        encode = self._ready()
+        if not isinstance(encode, SplitInputs):
+            return super().promised(centre, states, actions)
+        return self._first_order(encode, states, encode.departures(actions, encode.centre.actions(states)))
+
+    def _first_order(self, encode: SplitInputs, states: NDArray[np.floating], departures: Array) -> Array:
+        """Slopes at the centre's actions times departures: (m, s), (n, m, a) → (k, n, m)."""
+        slopes = self._slopes(encode.at_centre(states), SLOPE_CHUNK)
+        return np.einsum("kma,nma->knm", slopes, departures, optimize=True)
 
     def _slopes(self, inputs: NDArray[Any], chunk: int = PREDICTION_CHUNK) -> Array:
         """∂Q_i/∂(the action's inputs) at (m, i) inputs → (k, m, a)."""

@@ -27,7 +27,7 @@ def advantage_features(critics: Critics, centre: Centre, visits: Visits, points:
     """
     states, weights = visits.states, visits.weights
     actions = centre.policy_class.actions(points, states, centre.normaliser)
-    return (critics.advantages(centre, states, actions) @ weights).T  # Eq. (adv_mean)
+    return (critics.promised(centre, states, actions) @ weights).T  # Eq. (adv_mean)
 
 
 def advantage_gradients(critics: Critics, centre: Centre, visits: Visits) -> Array:
