@@ -217,9 +217,10 @@ class ClosedFormCritics(Critics):
             return super().advantages(centre, states, actions)
         departures = encode.departures(actions, encode.centre.actions(states))
         advantages = self._first_order(encode, states, departures)
-        for group, places in zip(self._groups, self._places, strict=True):
-            if isinstance(group.features, SplitFeatures):
-                advantages[places] += group.features.bends(departures, group.weights)
+        products = None
+        for group, features, places in self._split_groups():
+            products = features.departure_products(departures) if products is None else products  # The same for all.
+            advantages[places] += np.moveaxis(products @ group.weights[features.products], -1, 0)
         return advantages
 
     def promised(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
@@ -234,15 +235,25 @@ class ClosedFormCritics(Critics):
 
     def _first_order(self, encode: SplitInputs, states: NDArray[np.floating], departures: Array) -> Array:
         """Slopes at the centre's actions times departures: (m, s), (n, m, a) → (k, n, m)."""
-        slopes = self._slopes(encode.at_centre(states), SLOPE_CHUNK)
+        inputs = encode.at_centre(states)
+        slopes = np.empty((self.members, *departures.shape[1:]))
+        for start in range(0, len(states), SLOPE_CHUNK):
+            part = slice(start, start + SLOPE_CHUNK)
+            for group, features, places in self._split_groups():
+                slopes[places, part] = features.slopes(inputs[part], group.weights)
         return np.einsum("kma,nma->knm", slopes, departures, optimize=True)
 
-    def _slopes(self, inputs: NDArray[Any], chunk: int = PREDICTION_CHUNK) -> Array:
+    def _split_groups(self) -> list[tuple[_Group, SplitFeatures, list[int]]]:
+        """Groups of split critics, with their features and members."""
+        pairs = zip(self._groups, self._places, strict=True)
+        return [(group, group.features, own) for group, own in pairs if isinstance(group.features, SplitFeatures)]
+
+    def _slopes(self, inputs: NDArray[Any]) -> Array:
         """∂Q_i/∂(the action's inputs) at (m, i) inputs → (k, m, a)."""
         slopes = np.empty((self.members, inputs.shape[0], self.spec.action_dim))
         for group, places in zip(self._groups, self._places, strict=True):
-            for start in range(0, inputs.shape[0], chunk):
-                part = slice(start, start + chunk)
+            for start in range(0, inputs.shape[0], PREDICTION_CHUNK):
+                part = slice(start, start + PREDICTION_CHUNK)
                 slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
         return slopes
 

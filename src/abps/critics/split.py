@@ -102,29 +102,30 @@ class SplitFeatures:
         departure = inputs[:, self.s :]
         part = departure[:, :, None] * self._with_one(inputs)[:, None, :]
         features[:, self.linear] = part.reshape(inputs.shape[0], -1)
-        features[:, self.products] = self._products(departure)
+        features[:, self.products] = self.departure_products(departure)
         return features
 
     def gradients(self, inputs: NDArray[Any], weights: NDArray[Any], first: int) -> NDArray[np.float32]:
         """∂Q/∂u (g, m, a) for actions within the clip."""
+        forms = np.zeros((weights.shape[1], self.a, self.a), dtype=np.float32)
+        forms[:, self.rows, self.columns] = weights[self.products].T
+        bends: NDArray[np.float32] = inputs[:, self.s :] @ (forms + forms.transpose(0, 2, 1))
+        return self.slopes(inputs, weights) + bends
+
+    def slopes(self, inputs: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float32]:
+        """∂Q/∂u at the centre's actions (g, m, a); looks at the states only."""
         gains = np.asarray(weights, dtype=np.float32)[self.linear].reshape(self.a, self.s + 1, -1)
         members = gains.shape[2]
         flat = gains.transpose(1, 2, 0).reshape(self.s + 1, members * self.a)
         slopes: NDArray[np.float32] = self._with_one(inputs) @ flat
-        forms = np.zeros((members, self.a, self.a), dtype=np.float32)
-        forms[:, self.rows, self.columns] = weights[self.products].T
-        bends: NDArray[np.float32] = inputs[:, self.s :] @ (forms + forms.transpose(0, 2, 1))
-        return slopes.reshape(-1, members, self.a).transpose(1, 0, 2) + bends
+        return slopes.reshape(-1, members, self.a).transpose(1, 0, 2)
 
-    def bends(self, departures: Array, weights: Array) -> Array:
-        """Σ_ij c_ij u_i u_j (g, n, m) of (n, m, a) departures under (F, g) weights."""
-        return np.moveaxis(self._products(departures) @ weights[self.products], -1, 0)
+    def departure_products(self, departures: NDArray[Any]) -> NDArray[Any]:
+        """u_i·u_j for i ≤ j, of (…, a) departures."""
+        return departures[..., self.rows] * departures[..., self.columns]
 
     def state(self) -> dict[str, Any]:
         return self.value.state()
-
-    def _products(self, departures: NDArray[Any]) -> NDArray[Any]:
-        return departures[..., self.rows] * departures[..., self.columns]
 
     def _with_one(self, inputs: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([np.ones_like(inputs[:, :1]), inputs[:, : self.s]], axis=1)
