@@ -3,7 +3,8 @@
     m̂(x) = Ĵ(θ) + Σ_t w_t [Q(s_t, π_x(s_t)) − Q(s_t, π_θ(s_t))],    s_t, w_t: states of the centre θ,
     m̃(x) = Ĵ(θ) + Σ_t w_t [Q(s_t, a_t) − Q(s_t, π_θ(s_t))],          s_t, a_t, w_t: states and actions of x itself,
 
-with the occupancy weights w_t = γᵗ / episodes. Critics enter linearly, so both are given as one *feature* per critic and
+with the occupancy weights w_t = γᵗ / episodes. Closed-form split critics enter m̂ to first order in the departure from the centre's action
+(`Critics.promised`), m̃ with all they have. Critics enter linearly, so both are given as one *feature* per critic and
 combined by whoever holds the critics' weights. Shapes: n points, d parameters, k critics, S states, s and a sizes.
 """
 
