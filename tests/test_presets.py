@@ -82,6 +82,7 @@ def test_only_the_cpu_preset_departs_from_the_tables_of_abs():
     assert (cpu.remap, cpu.anchor, paper.remap, paper.anchor) == (True, True, False, False)
     assert (cpu.curvature, paper.curvature) == (True, False)
     assert (cpu.backtrack, paper.backtrack) == (0.5, 0.0)
+    assert (cpu.aggregation, paper.aggregation) == ("evidence", "softmax")
     assert (cpu.evidence_prior, paper.evidence_prior) == (1.0, 0.0)
     pendulum = search_config("abs", "pendulum")
     assert (pendulum.centre_episodes, pendulum.probes) == (2, 6)

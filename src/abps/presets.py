@@ -186,7 +186,10 @@ def _abs(row: _PaperTask, preset: str) -> AbsConfig:
     config = AbsConfig(**_shared(row, row.abs_lengthscales, preset), step=row.abs_step * _widening(row, preset))
     if preset == "paper":
         return replace(config, critics=PAPER_CRITICS)
-    config = replace(config, gp=replace(config.gp, noise_factor=NOISE_FACTOR), evidence_prior=1.0)
+    # Where critics fail, their weights must see it: softmax weights add up to one whatever happens (benchmarks/critics).
+    config = replace(
+        config, gp=replace(config.gp, noise_factor=NOISE_FACTOR), aggregation="evidence", evidence_prior=1.0
+    )
     return config if row.widening > 1.0 else _careful(config)
 
 
