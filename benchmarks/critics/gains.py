@@ -1,9 +1,9 @@
-"""What a step really gains at the stored pairs: J(θ + step) − J(θ) along three directions, for steps of several lengths.
+"""What a step really gains at the stored pairs: J(θ + step) − J(θ) along four directions, for steps of several lengths.
 
     python benchmarks/critics/gains.py                                        # only what is missing is computed, one line of gains.jsonl a pair
     python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md
 
-Directions: the true gradient, ∇m̂ of the preset's critics (softmax), and ABS's Σ⁻¹μ. A length is the root mean square change of the actions on the centre's
+Directions: the true gradient, ∇m̂ of the preset's critics (softmax), and ABS's Σ⁻¹μ under softmax and under evidence. A length is the root mean square change of the actions on the centre's
 states, in halves of their ranges, the measure of `action_cap`. J is the discounted scaled return, mean over `EPISODES` episodes from the same initial states.
 The true gradient is that of J smoothed over perturbations of std 0.01 (`truth.py`): where J falls steeply on all sides of θ, it is not the slope at θ itself.
 """
@@ -32,7 +32,12 @@ RESULTS = Path(__file__).parent / "gains.jsonl"
 LENGTHS = (0.01, 0.02, 0.04, 0.07, 0.1)
 EPISODES = 10
 SCALINGS, TOLERANCE = 20, 0.01
-DIRECTIONS = {"truth": "true gradient", "critics": "∇m̂, softmax", "abs": "Σ⁻¹μ, softmax"}
+DIRECTIONS = {
+    "truth": "true gradient",
+    "critics": "∇m̂, softmax",
+    "abs": "Σ⁻¹μ, softmax",
+    "abs_evidence": "Σ⁻¹μ, evidence",
+}
 Array = NDArray[np.float64]
 
 
@@ -64,6 +69,7 @@ def gains(case: Case) -> dict[str, Any]:
         "truth": case.truth.gradient,
         "critics": search.mean_gradient(),
         "abs": search.settled_posterior().direction,
+        "abs_evidence": case.abs_with(critics, "evidence").settled_posterior().direction,
     }
     start = value(case, search.centre)
     result: dict[str, Any] = {
@@ -79,10 +85,14 @@ def gains(case: Case) -> dict[str, Any]:
 
 
 def done() -> dict[str, dict[str, Any]]:
-    """Results so far by pair, with today's lengths and number of episodes."""
+    """Results so far by pair, with today's lengths, number of episodes and directions."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
     recipe = (EPISODES, list(LENGTHS))
-    return {line["pair"]: line for line in map(json.loads, lines) if (line["episodes"], line["lengths"]) == recipe}
+    return {
+        line["pair"]: line
+        for line in map(json.loads, lines)
+        if (line["episodes"], line["lengths"]) == recipe and DIRECTIONS.keys() <= line.keys()
+    }
 
 
 def render(results: dict[str, dict[str, Any]]) -> str:
