@@ -92,6 +92,24 @@ def test_random_features_learn_values_and_gradients(noisy, layer_norm):
     assert cosines(noisy, critics)[best] >= 0.9
 
 
+def naive_system(problem, data, feature, trace_decay, weigh):
+    """LSTD(λ) one transition at a time: the matrix, the right-hand side, and the weighted sum of squared features."""
+    size = len(feature(data.states[0], data.actions[0]))
+    system, target, squares = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+    eligibility, step = np.zeros(size), 0
+    for state, action, reward, following, _, last in zip(*data, strict=True):
+        now, then = feature(state, action), feature(following, problem.gain @ following.astype(np.float64))
+        eligibility = now + 0.9 * trace_decay * eligibility
+        weight = weigh(step, state, action)
+        system += weight * np.outer(eligibility, now - 0.9 * then)
+        target += weight * eligibility * reward / problem.scale
+        squares += weight * now**2
+        step += 1
+        if last:
+            eligibility, step = np.zeros(size), 0
+    return system, target, squares
+
+
 @pytest.mark.parametrize(
     ("layer_norm", "trace_decay", "steps", "power"),
     [
@@ -129,18 +147,8 @@ def test_systems_are_those_of_a_naive_twin(noisy, layer_norm, trace_decay, steps
             hidden = (hidden - hidden.mean()) / np.sqrt(hidden.var() + 1e-6)
         return np.maximum(hidden, 0.0)
 
-    system, target, trace, eligibility, step = np.zeros((24, 24)), np.zeros(24), 0.0, np.zeros(24), 0
-    for state, action, reward, following, _, last in zip(*data, strict=True):
-        now, then = feature(state, action), feature(following, noisy.gain @ following.astype(np.float64))
-        eligibility = now + 0.9 * trace_decay * eligibility
-        weight = 0.9 ** (power * step)
-        system += weight * np.outer(eligibility, now - 0.9 * then)
-        target += weight * eligibility * reward / noisy.scale
-        trace += weight * now @ now
-        step += 1
-        if last:
-            eligibility, step = np.zeros(24), 0
-    weights = np.linalg.solve(system + 1e-2 * trace / 24 * np.eye(24), target)
+    system, target, squares = naive_system(noisy, data, feature, trace_decay, lambda step, *_: 0.9 ** (power * step))
+    weights = np.linalg.solve(system + 1e-2 * squares.mean() * np.eye(24), target)
     values = np.array([feature(s, a) @ weights for s, a in zip(data.states, data.actions, strict=True)])
     np.testing.assert_allclose(
         critics.q(data.states, data.actions)[0], values, rtol=0, atol=2e-4 * np.abs(values).max()
@@ -403,32 +411,25 @@ def test_split_systems_are_those_of_a_naive_twin(noisy, trace_decay, bend_ridge,
     departures = data.actions - data.states.astype(np.float64) @ noisy.gain.T
     spread = departures.std(axis=0)
 
+    def departure(state, action):
+        return np.clip((action - noisy.gain @ state.astype(np.float64)) / spread, -3, 3)
+
     def feature(state, action):
-        seen = np.clip((state - mean) / std, -5, 5)
-        u = np.clip((action - noisy.gain @ state.astype(np.float64)) / spread, -3, 3)
+        seen, u = np.clip((state - mean) / std, -5, 5), departure(state, action)
         value = np.maximum(np.concatenate([seen, [1.0]]) @ matrix, 0.0)
         bends = [u[0] * u[0], u[0] * u[1], u[1] * u[1]] if bend_ridge else []
-        return np.concatenate([value, np.outer(u, np.concatenate([[1.0], seen])).ravel(), bends]), u
+        return np.concatenate([value, np.outer(u, np.concatenate([[1.0], seen])).ravel(), bends])
 
-    size = 24 + 8 + (3 if bend_ridge else 0)
-    system, target, squares = np.zeros((size, size)), np.zeros(size), np.zeros(size)
-    eligibility, step = np.zeros(size), 0
-    for state, action, reward, following, _, last in zip(*data, strict=True):
-        now, u = feature(state, action)
-        then, _ = feature(following, noisy.gain @ following.astype(np.float64))
-        eligibility = now + 0.9 * trace_decay * eligibility
-        weight = 0.9**step / (1 + (u @ u / 2 / proximity if proximity else 0.0))
-        system += weight * np.outer(eligibility, now - 0.9 * then)
-        target += weight * eligibility * reward / noisy.scale
-        squares += weight * now**2
-        step += 1
-        if last:
-            eligibility, step = np.zeros(size), 0
+    def weigh(step, state, action):
+        squared = np.square(departure(state, action)).mean()
+        return 0.9**step / (1 + (squared / proximity if proximity else 0.0))
+
+    system, target, squares = naive_system(noisy, data, feature, trace_decay, weigh)
     penalty = np.concatenate([np.full(24, 1e-3 * squares[:24].mean()), np.full(8, 1e-2 * squares[24:32].mean())])
     if bend_ridge:
         penalty = np.concatenate([penalty, np.full(3, bend_ridge * squares[32:].mean())])
     weights = np.linalg.solve(system + np.diag(penalty), target)
-    values = np.array([feature(s, a)[0] @ weights for s, a in zip(data.states, data.actions, strict=True)])
+    values = np.array([feature(s, a) @ weights for s, a in zip(data.states, data.actions, strict=True)])
     found = critics.q(data.states, data.actions)[0]
     np.testing.assert_allclose(found, values, rtol=0, atol=2e-4 * np.abs(values).max())
     other = trained(noisy, replace(config, bend_ridge=0.2, proximity=2.0)).q(data.states, data.actions)[0]
