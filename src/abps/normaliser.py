@@ -5,11 +5,11 @@ rows one by one give the same statistics up to rounding.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import ShapeError
 
 __all__ = ["STD_FLOOR", "Normaliser"]
@@ -23,9 +23,9 @@ class Normaliser:
     """Immutable running moments; `add` and `merge` return new ones."""
 
     count: int
-    mean: NDArray[np.float64]
+    mean: Array
     """(s,)"""
-    m2: NDArray[np.float64]
+    m2: Array
     """(s,): sum of squared deviations from `mean`."""
 
     @classmethod
@@ -34,7 +34,7 @@ class Normaliser:
         return cls(0, np.zeros(size), np.zeros(size))
 
     @property
-    def std(self) -> NDArray[np.float64]:
+    def std(self) -> Array:
         """Root mean squared deviation from `mean`, at least `STD_FLOOR`; ones before the first observation."""
         if self.count == 0:
             return np.ones_like(self.mean)
@@ -76,15 +76,6 @@ class Normaliser:
         m2 = self.m2 + other.m2 + np.square(other.mean - self.mean) * other.count
         return Normaliser(self.count + other.count, self.mean, m2)
 
-    def apply(self, observations: NDArray[np.floating]) -> NDArray[np.float64]:
+    def apply(self, observations: NDArray[np.floating]) -> Array:
         """Return (observations − mean) / std; the last axis is s."""
         return (np.asarray(observations, dtype=np.float64) - self.mean) / self.std
-
-    def state(self) -> dict[str, Any]:
-        """The moments by name."""
-        return {"count": self.count, "mean": self.mean, "m2": self.m2}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Normaliser":
-        """Rebuild what `state` returned."""
-        return cls(int(state["count"]), np.array(state["mean"]), np.array(state["m2"]))

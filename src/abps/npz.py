@@ -22,16 +22,20 @@ __all__ = ["read_npz"]
 MAX_HEADER = 10_000
 MAX_TEXT = 4096
 """Bytes of the longest text, e.g. a task's name."""
+MAX_MEMBERS = 100
 KINDS = "fiubU"
 """Floats, integers, booleans and text; never objects, which would need pickle."""
 
 
-def read_npz(path: Path, limits: Mapping[str, int], *, required: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
+def read_npz(
+    path: Path, limits: Mapping[str, int] | int, *, required: tuple[str, ...] = ()
+) -> dict[str, NDArray[Any]]:
     """Return the named arrays of an `.npz` file.
 
     Args:
         path: the file.
-        limits: for every array that is wanted, the largest number of elements it can honestly have; others are not read.
+        limits: for every array that is wanted, the largest number of elements it can honestly have; others are not
+            read. One number: all arrays are wanted, and none can have more.
         required: names that must be there.
 
     Raises:
@@ -45,6 +49,10 @@ def read_npz(path: Path, limits: Mapping[str, int], *, required: tuple[str, ...]
                 if name not in members:
                     there = ", ".join(sorted(members)[:20]) or "nothing"
                     raise ShapeError(f"{path} has no array {name!r}; it has {there}")
+            if isinstance(limits, int):
+                if len(members) > MAX_MEMBERS:
+                    raise ShapeError(f"{path} has {len(members)} arrays; at most {MAX_MEMBERS} make sense here")
+                limits = dict.fromkeys(members, limits)
             return {name: _member(archive, members[name], limit) for name, limit in limits.items() if name in members}
     except (FileNotFoundError, ShapeError):
         raise

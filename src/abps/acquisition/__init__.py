@@ -1,9 +1,13 @@
-"""Where to measure next: criteria of one more measurement and their maximiser."""
+"""Where to measure next: criteria of one more measurement, and how a probe is chosen."""
 
-from abps.acquisition.descent_probability import DescentProbability as DescentProbability
-from abps.acquisition.gradient_information import GradientInformation as GradientInformation
-from abps.acquisition.maximise import Joint as Joint
+from abps.acquisition.base import Criterion as Criterion
+from abps.acquisition.expected_ascent import ExpectedAscent as ExpectedAscent
 from abps.acquisition.maximise import Maximum as Maximum
 from abps.acquisition.maximise import maximise as maximise
+from abps.acquisition.probing import GaussianProbes as GaussianProbes
+from abps.acquisition.probing import MaximiseCriterion as MaximiseCriterion
+from abps.acquisition.probing import Probing as Probing
+from abps.acquisition.trace_reduction import TraceReduction as TraceReduction
 
-__all__ = ["DescentProbability", "GradientInformation", "Joint", "Maximum", "maximise"]
+__all__ = ["Criterion", "ExpectedAscent", "GaussianProbes", "MaximiseCriterion", "Maximum", "Probing"]
+__all__ += ["TraceReduction", "maximise"]

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.errors import ConfigError
-from abps.gp.kernel import remainder
-from abps.gp.posterior import GradientPosterior
+from abps.arrays import Array
+from abps.model.kernel import one_minus_weight, remainder, variance_left
+from abps.model.posterior import GradientPosterior
 
 __all__ = ["Cotangents", "Lookahead", "column", "dot"]
-
-Array = NDArray[np.float64]
 
 _NEAR = 1e-2
 """Squared distances below this fraction of the squared norms are recomputed from differences."""
@@ -47,26 +45,22 @@ class Cotangents:
 
     inside: Array
     """With respect to b inside the span of U, (…, r)."""
-    decay: Array
-    """With respect to e = exp(−½|t|²)."""
+    weight: Array
+    """With respect to w(|t|²)."""
     outside: Array
     """With respect to t orthogonal to U, (…, d); the part through |t| is not included."""
     deviation: Array
     """With respect to the whitened remainder covariances κ, (…, n)."""
-    miss: Array
+    eta: Array
     """With respect to η."""
     own: Array
     """With respect to the candidate's own remainder variance."""
-    whitened: Array | None = None
-    """Further terms with respect to t itself, (…, d)."""
 
 
 class Lookahead:
-    """Forward pass for candidates (d,) or (m, d); `episodes` is how many measurements of a candidate would be averaged."""
+    """Forward pass for candidates (d,) or (m, d), each measured once."""
 
-    def __init__(self, posterior: GradientPosterior, candidates: Array, episodes: int = 1) -> None:
-        if episodes < 1:
-            raise ConfigError(f"a candidate is measured at least once, got episodes={episodes}")
+    def __init__(self, posterior: GradientPosterior, candidates: Array) -> None:
         self.posterior = posterior
         self.whitened = (candidates - posterior.theta) * posterior.inverse_scale
         self.inside, self.outside = posterior.split(
@@ -75,19 +69,19 @@ class Lookahead:
         self.outside_square = dot(self.outside, self.outside)
         self.square = dot(self.inside, self.inside) + self.outside_square
         self.half_square = 0.5 * self.square
-        self.decay = np.exp(-self.half_square)  # e_z
-        self.noise = posterior.unit_noise / episodes
+        # e_z = κ(|t|²), w_z and w'_z
+        self.decay, self.weight, self.weight_slope = posterior.kernel.profile(2.0 * self.half_square)
         self._remainders()
         self.deviation = self.cross @ posterior.lower_inverse.T  # κ = L⁻¹k̂
-        self.miss = self.decay - self.deviation @ posterior.pull  # η = e_z − eᵀC⁻¹k̂
-        full = self.deviation + column(self.miss / posterior.pull_norm) * posterior.pull
-        self.response = self._prior_cross() - full @ posterior.gain.T  # b inside (…, r); outside it is e_z·t
+        self.eta = self.decay - self.deviation @ posterior.solved_decay  # η = e_z − eᵀC⁻¹k̂
+        full = self.deviation + column(self.eta / posterior.value_precision) * posterior.solved_decay
+        self.response = self._prior_cross() - full @ posterior.gain.T  # b inside (…, r); outside it is w_z·t
         self.reduced = self.response * posterior.inverse_precision  # a = Σb inside
-        self.explained = dot(self.response, self.reduced) + self.decay**2 * self.outside_square  # q
+        self.explained = dot(self.response, self.reduced) + self.weight**2 * self.outside_square  # q
         variance = self.own - dot(self.deviation, self.deviation)
-        self.residual = variance + self.miss**2 / posterior.pull_norm + self.noise  # w
-        self.lean = self.outside @ posterior.mean_outside
-        self.slope = self.response @ posterior.mean_inside + self.decay * self.lean  # u
+        self.residual = variance + self.eta**2 / posterior.value_precision + posterior.unit_noise  # w
+        self.outside_mean = self.outside @ posterior.mean_outside
+        self.slope = self.response @ posterior.mean_inside + self.weight * self.outside_mean  # u
 
     @property
     def healthy(self) -> NDArray[np.bool_]:
@@ -96,23 +90,23 @@ class Lookahead:
 
     def _remainders(self) -> None:
         """Remainder covariances with the points, k̂ (…, n), and of each candidate with itself."""
-        posterior, square = self.posterior, self.square
+        posterior = self.posterior
         products = self.inside @ posterior.inner.T
-        self.curve, self.curve_slope = remainder(
-            products, column(self.half_square), posterior.half_squares, lambda: self._distances(products)
+        self.curve = remainder(
+            posterior.kernel,
+            products,
+            column(self.half_square),
+            posterior.half_squares,
+            lambda: self._distances(products),
         )
-        gone = np.exp(-square)
-        self.own_slope = square * gone
-        # 1 − (1 + |t|²)exp(−|t|²), which for small |t| is all cancellation; there exp(−|t|²)(exp(|t|²) − 1 − |t|²) is not.
-        grown = np.minimum(square, 1.0)
-        self.own = np.where(square > 1.0, 1.0 - gone - self.own_slope, gone * (np.expm1(grown) - grown))
-        self.cross = self.curve
+        self.own, self.own_slope = variance_left(posterior.kernel, self.square)
+        self.cross = self.curve.value
         if posterior.has_features:
-            self.bend = self.inside @ posterior.inner_curvature  # (…, k)
-            self.grown = -np.expm1(-self.half_square)  # 1 − e_z
-            bent = column(self.grown) * self.bend
-            self.cross = self.curve + bent @ posterior.curvature.T
-            self.own = self.own + dot(bent, bent)
+            self.feature_slope = self.inside @ posterior.inner_curvature  # (…, k)
+            self.unweighted = one_minus_weight(posterior.kernel, self.square)  # 1 − w_z
+            left = column(self.unweighted) * self.feature_slope
+            self.cross = self.curve.value + left @ posterior.curvature.T
+            self.own = self.own + dot(left, left)
 
     def _distances(self, products: Array) -> Array:
         """Squared distances to the points (…, n), accurate also next to a point."""
@@ -130,7 +124,7 @@ class Lookahead:
     def _prior_cross(self) -> Array:
         """cov(γ, y_z) under the prior, in the basis U."""
         posterior = self.posterior
-        cross = column(self.decay) * self.inside
+        cross = column(self.weight) * self.inside
         if posterior.has_features:
             cross = posterior.contract(cross + (self.inside @ posterior.inner_slopes) @ posterior.inner_slopes.T)
         return cross
@@ -138,13 +132,13 @@ class Lookahead:
     def independent(self, slope: Array, explained: Array, residual: Array) -> Cotangents:
         """Cotangents of criteria that are functions of u, q and w of each candidate alone, from ∂/∂u, ∂/∂q, ∂/∂w."""
         posterior = self.posterior
-        twice = 2.0 * explained * self.decay
+        twice = 2.0 * explained * self.weight
         return Cotangents(
             inside=column(slope) * posterior.mean_inside + column(2.0 * explained) * self.reduced,
-            decay=twice * self.outside_square + slope * self.lean,
-            outside=column(slope * self.decay) * posterior.mean_outside + column(twice * self.decay) * self.outside,
+            weight=twice * self.outside_square + slope * self.outside_mean,
+            outside=column(slope * self.weight) * posterior.mean_outside + column(twice * self.weight) * self.outside,
             deviation=column(-2.0 * residual) * self.deviation,
-            miss=2.0 * residual * self.miss / posterior.pull_norm,
+            eta=2.0 * residual * self.eta / posterior.value_precision,
             own=residual,
         )
 
@@ -152,22 +146,29 @@ class Lookahead:
         """The gradient with respect to the candidates, in raw coordinates, shaped like them."""
         posterior = self.posterior
         full = -(cotangents.inside @ posterior.gain)
-        miss = cotangents.miss + full @ posterior.pull / posterior.pull_norm
-        cross = (cotangents.deviation + full - column(miss) * posterior.pull) @ posterior.lower_inverse
+        eta = cotangents.eta + full @ posterior.solved_decay / posterior.value_precision
+        cross = (cotangents.deviation + full - column(eta) * posterior.solved_decay) @ posterior.lower_inverse
         contracted = posterior.contract(cotangents.inside)
-        decay = cotangents.decay + miss + dot(contracted, self.inside)
-        inside = column(self.decay) * contracted + (cross * self.curve_slope) @ posterior.inner
+        inside = column(self.weight) * contracted + (cross * self.curve.along) @ posterior.inner
+        features = None
         if posterior.has_features:
             inside += (contracted @ posterior.inner_slopes) @ posterior.inner_slopes.T
-            bent = cross @ posterior.curvature + column(2.0 * cotangents.own * self.grown) * self.bend
-            decay = decay - dot(bent, self.bend)
-            inside += (column(self.grown) * bent) @ posterior.inner_curvature.T
-        # Twice the derivative in |t|² at fixed inner products: e_z falls at the rate ½, and so does every remainder covariance.
-        square = 2.0 * cotangents.own * self.own_slope - dot(cross, self.curve) - decay * self.decay
+            left = cross @ posterior.curvature + column(2.0 * cotangents.own * self.unweighted) * self.feature_slope
+            features = dot(left, self.feature_slope)
+            inside += (column(self.unweighted) * left) @ posterior.inner_curvature.T
+        # The derivatives in |t| at fixed inner products, times t.
+        square = 2.0 * cotangents.own * self.own_slope + dot(cross, self.curve.radial)
+        square = square + self._radial(cotangents.weight, eta, dot(contracted, self.inside), features)
         inside += column(square) * self.inside
         total = inside @ posterior.basis.T
         if not posterior.complete:
             total += cotangents.outside + column(square) * self.outside
-        if cotangents.whitened is not None:
-            total = total + cotangents.whitened
         return total * posterior.inverse_scale
+
+    def _radial(self, weight: Array, value: Array, inside: Array, features: Array | None) -> Array:
+        """Twice the derivative in |t|² through κ and w, whose cotangents are `value` and `weight` + `inside` − `features`."""
+        if self.weight is self.decay:  # The squared exponential: κ = w, and both fall at the rate ½.
+            both = weight + value + inside
+            return -((both if features is None else both - features) * self.decay)
+        through_weight = weight + inside if features is None else weight + inside - features
+        return 2.0 * self.weight_slope * through_weight - self.weight * value

@@ -1,6 +1,6 @@
 """Maximise a criterion inside a box: screen many starts by value, polish the best with a bounded L-BFGS (Appendix A).
 
-Shapes: m starts, d parameters, q members of a joint batch. Screening is one vectorised call; polishing advances all chosen starts together (`gp.lbfgs`), in
+Shapes: m starts, d parameters. Screening is one vectorised call; polishing advances all chosen starts together (`model.lbfgs`), in
 whitened coordinates (differences divided by the effective lengthscales), where the criterion is well scaled, with true bounds. Everything is a function of the arguments: the same
 generator gives the same maximum.
 
@@ -13,58 +13,26 @@ best. What happens when nothing is left is defined, and reported in `Maximum.fal
 - `"crowded"`: the box lies within the forbidden balls; the random point farthest from them.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.acquisition.base import Criterion
+from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
-from abps.gp.lbfgs import minimise_lanes
+from abps.model.lbfgs import minimise_starts
+from abps.model.posterior import GradientPosterior
 
-__all__ = ["Criterion", "Joint", "JointCriterion", "Maximum", "maximise"]
+__all__ = ["Maximum", "maximise"]
 
-Array = NDArray[np.float64]
+POLISHED = 8
+"""How many of the best starts are polished."""
+ITERATIONS = 100
+"""L-BFGS iterations of one polished start, at most."""
 
 _RANDOM_POINTS = 256
 """Random points of the box that are looked at when no start was usable."""
-
-
-class Criterion(Protocol):
-    """What is maximised: one candidate, or any number at once, each on its own."""
-
-    def values(self, candidates: Array) -> Array:
-        """(m, d) → (m,)"""
-        ...
-
-    def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(m, d) → (m,), (m, d)"""
-        ...
-
-
-class JointCriterion(Protocol):
-    """A criterion that can also judge candidates measured together."""
-
-    def joint_and_gradient(self, candidates: Array) -> tuple[float, Array]:
-        """(q, d) → value, (q, d)"""
-        ...
-
-
-@dataclass(frozen=True)
-class Joint:
-    """A joint batch of `size` candidates as one candidate of size·d numbers, so that `maximise` can place a whole batch."""
-
-    criterion: JointCriterion
-    size: int
-
-    def values(self, candidates: Array) -> Array:
-        """(m, q·d) → (m,)"""
-        return np.array([self.criterion.joint_and_gradient(row.reshape(self.size, -1))[0] for row in candidates])
-
-    def values_and_gradients(self, candidates: Array) -> tuple[Array, Array]:
-        """(m, q·d) → (m,), (m, q·d)"""
-        found = [self.criterion.joint_and_gradient(row.reshape(self.size, -1)) for row in candidates]
-        return np.array([value for value, _ in found]), np.array([gradient.ravel() for _, gradient in found])
 
 
 class Maximum(NamedTuple):
@@ -88,14 +56,12 @@ class Maximum(NamedTuple):
 
 def maximise(
     criterion: Criterion,
+    posterior: GradientPosterior,
     starts: Array,
     lower: Array,
     upper: Array,
-    scale: Array,
     rng: np.random.Generator,
     *,
-    polished: int = 8,
-    iterations: int = 100,
     avoid: Array | None = None,
     avoid_radius: float = 0.0,
 ) -> Maximum:
@@ -103,23 +69,22 @@ def maximise(
 
     Args:
         criterion: what to maximise.
+        posterior: what it is a function of; its effective lengthscales are the unit of polishing and of `avoid_radius`.
         starts: (m, d); moved into the box.
         lower: (d,) lower bounds.
         upper: (d,) upper bounds.
-        scale: (d,) effective lengthscales, the unit of polishing and of `avoid_radius`.
         rng: used only when no start is usable.
-        polished: how many of the best starts are polished.
-        iterations: L-BFGS iterations of one start, at most.
         avoid: (f, d) failed points that must not be proposed again.
         avoid_radius: how far away from them a proposal must be, as a Euclidean distance in effective lengthscales.
     """
     starts = np.asarray(starts, dtype=np.float64)
     if starts.ndim != 2 or starts.shape[1:] != lower.shape or lower.shape != upper.shape:
         raise ShapeError(f"starts {starts.shape}, lower {lower.shape} and upper {upper.shape} do not fit together")
-    if not (lower <= upper).all() or polished < 1:
-        raise ConfigError("need lower <= upper in every coordinate and polished >= 1")
+    if not (lower <= upper).all():
+        raise ConfigError("need lower <= upper in every coordinate")
+    scale = posterior.hyper.effective
     starts = np.clip(starts, lower, upper)
-    values = _quiet(criterion, starts)
+    values = _quiet(criterion, posterior, starts)
     usable = np.isfinite(values)
     free = _outside(starts, avoid, avoid_radius, scale)
     order = np.argsort(-np.where(usable, values, -np.inf), kind="stable")
@@ -128,8 +93,8 @@ def maximise(
     best: Maximum | None = None
     top = float(values[order[0]]) if len(order) else np.nan
     unit = _unit(values[order])
-    chosen = order[:polished]
-    points, reached, bad, used = _polish(criterion, starts[chosen], lower, upper, scale, top, unit, iterations)
+    chosen = order[:POLISHED]
+    points, reached, bad, used = _polish(criterion, posterior, starts[chosen], lower, upper, scale, top, unit)
     evaluations += used
     dropped += int(bad.sum())
     allowed = _outside(points, avoid, avoid_radius, scale) & ~bad
@@ -142,15 +107,15 @@ def maximise(
         index = screened[0]
         best = Maximum(starts[index], float(values[index]), int(index), False, "screened", 0, 0)
     if best is None:
-        best = _random(criterion, lower, upper, scale, rng, avoid, avoid_radius)
+        best = _random(criterion, posterior, lower, upper, scale, rng, avoid, avoid_radius)
         evaluations += _RANDOM_POINTS
     return best._replace(evaluations=evaluations, dropped=dropped)
 
 
-def _quiet(criterion: Criterion, candidates: Array) -> Array:
+def _quiet(criterion: Criterion, posterior: GradientPosterior, candidates: Array) -> Array:
     """Values without floating-point warnings; what is not finite is dealt with by the caller."""
     with np.errstate(all="ignore"):
-        return np.asarray(criterion.values(candidates), dtype=np.float64)
+        return np.asarray(criterion.values(posterior, candidates), dtype=np.float64)
 
 
 def _unit(values: Array) -> float:
@@ -163,13 +128,13 @@ def _unit(values: Array) -> float:
 
 def _polish(
     criterion: Criterion,
+    posterior: GradientPosterior,
     starts: Array,
     lower: Array,
     upper: Array,
     scale: Array,
     top: float,
     unit: float,
-    iterations: int,
 ) -> tuple[Array, Array, NDArray[np.bool_], int]:
     """L-BFGS from every start (m, d) at once: points, values, which went bad, evaluations."""
     if not len(starts):
@@ -177,12 +142,13 @@ def _polish(
     steps = -scale / unit
 
     def objective(scaled: Array) -> tuple[Array, Array]:
-        values, gradients = criterion.values_and_gradients(np.minimum(np.maximum(scaled * scale, lower), upper))
+        inside = np.minimum(np.maximum(scaled * scale, lower), upper)
+        values, gradients = criterion.values_and_gradients(posterior, inside)
         return (top - values) / unit, gradients * steps
 
-    found = minimise_lanes(objective, starts / scale, lower / scale, upper / scale, iterations=iterations)
+    found = minimise_starts(objective, starts / scale, lower / scale, upper / scale, iterations=ITERATIONS)
     points = np.clip(found.points * scale, lower, upper)
-    values = _quiet(criterion, points)
+    values = _quiet(criterion, posterior, points)
     return points, values, found.bad | ~np.isfinite(values), found.evaluations + len(points)
 
 
@@ -202,6 +168,7 @@ def _outside(points: Array, avoid: Array | None, radius: float, scale: Array) ->
 
 def _random(
     criterion: Criterion,
+    posterior: GradientPosterior,
     lower: Array,
     upper: Array,
     scale: Array,
@@ -211,7 +178,7 @@ def _random(
 ) -> Maximum:
     points = rng.uniform(lower, upper, (_RANDOM_POINTS, len(lower)))
     free = _outside(points, avoid, radius, scale)
-    values = _quiet(criterion, points)
+    values = _quiet(criterion, posterior, points)
     if not free.any() and avoid is not None:
         index = int(np.argmax(_distances(points, avoid, scale)))
         return Maximum(points[index], float(values[index]), -1, False, "crowded", 0, 0)

@@ -7,52 +7,26 @@ centre, not with the policy's normaliser: tasks that run without one (InvertedPe
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import CriticsConfig
+from abps.arrays import Array
+from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import ShapeError
-from abps.normaliser import Normaliser
-from abps.policies import PolicyClass
+from abps.policies.policy import Policy, PolicySpace
+from abps.settings import Part
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["Centre", "Critics", "FitReport", "InputScale"]
-
-Array = NDArray[np.float64]
+__all__ = ["Critics", "CriticsPart", "DirectAdvantages", "FitReport", "InputScale", "advantages", "mean_advantages"]
+__all__ += ["value_differences"]
 
 ROWS = 65_536
 """States per call of the critics: bounds the memory when all visited states are used."""
 STILL = 1e-6
 """A sensor whose standard deviation in the replay is below this counts as constant and is only centred."""
-
-
-@dataclass(frozen=True, eq=False)
-class Centre:
-    """The policy π_θ whose action values are learned."""
-
-    policy_class: PolicyClass
-    parameters: Array
-    """θ (d,)"""
-    normaliser: Normaliser
-
-    def actions(self, states: NDArray[np.floating]) -> Array:
-        """π_θ(s) for m states: (m, s) → (m, a)."""
-        return self.policy_class.actions(self.parameters, states, self.normaliser)
-
-    def state(self) -> dict[str, Any]:
-        """The centre as arrays; the policy class is known from the task."""
-        n = self.normaliser
-        return {"parameters": self.parameters, "count": int(n.count), "mean": n.mean, "m2": n.m2}
-
-    @classmethod
-    def from_state(cls, policy_class: PolicyClass, state: dict[str, Any]) -> "Centre":
-        """Rebuild what `state` returned."""
-        mean, m2 = (np.array(state[name], dtype=np.float64) for name in ("mean", "m2"))
-        parameters = np.array(state["parameters"], dtype=np.float64)
-        return cls(policy_class, parameters, Normaliser(int(state["count"]), mean, m2))
 
 
 class FitReport(NamedTuple):
@@ -90,8 +64,17 @@ class InputScale:
             )
         mean = states.mean(axis=0, dtype=np.float64)
         std = states.std(axis=0, dtype=np.float64)
-        low, high = np.array(spec.action_low), np.array(spec.action_high)
-        return cls(mean, np.where(std < STILL, 1.0, std), (high + low) / 2, (high - low) / 2, float(clip))
+        return cls.known(spec, mean, np.where(std < STILL, 1.0, std), clip)
+
+    @classmethod
+    def known(cls, spec: TaskSpec, mean: Array, std: Array, clip: float) -> "InputScale":
+        """From statistics that were measured before."""
+        return cls(mean, std, spec.action_centre, spec.action_half, float(clip))
+
+    @property
+    def spread(self) -> Array:
+        """Nothing: only split inputs have one."""
+        return np.zeros(0)
 
     @property
     def action_unit(self) -> Array:
@@ -118,30 +101,17 @@ class InputScale:
         np.divide(actions - self.action_centre, self.action_half, out=inputs[:, s:], casting="same_kind")
         return inputs
 
-    def state(self) -> dict[str, Any]:
-        """The statistics as arrays; action bounds and clip come from spec and config."""
-        return {"mean": self.mean, "std": self.std}
-
-    @classmethod
-    def from_state(cls, spec: TaskSpec, state: dict[str, Any], clip: float) -> "InputScale":
-        """Rebuild what `state` returned."""
-        low, high = np.array(spec.action_low), np.array(spec.action_high)
-        mean, std = (np.array(state[name], dtype=np.float64) for name in ("mean", "std"))
-        return cls(mean, std, (high + low) / 2, (high - low) / 2, float(clip))
-
 
 class Critics(ABC):
     """An ensemble of k estimates of the centre's action values; all of it is deterministic given the seed."""
 
-    config: CriticsConfig
     members: int
     """k"""
+    memory: Any
+    """A dataclass of arrays and scalars: everything that is needed to go on."""
 
     @abstractmethod
-    def __init__(self, config: CriticsConfig, spec: TaskSpec, policy_class: PolicyClass, seed: int) -> None: ...
-
-    @abstractmethod
-    def start_centre(self, centre: Centre, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
+    def start_centre(self, centre: Policy, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
         """Learn the action values of a new centre from the replay.
 
         All optimisers are reset and the input statistics measured anew; member `worst` gets new random weights.
@@ -159,25 +129,61 @@ class Critics(ABC):
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         """∇_a Q_i(s, a) of every member → (k, m, a)."""
 
-    def advantages(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        """Q_i(s, a) − Q_i(s, π_θ(s)) of every member, for n actions at each of m states: (m, s), (n, m, a) → (k, n, m)."""
-        per_call = max(1, ROWS // max(len(states), 1))
-        at_centre = self.q(states, centre.actions(states))[:, None, :]
-        values = np.empty((self.members, *actions.shape[:2]))
-        for start in range(0, len(actions), per_call):
-            part = actions[start : start + per_call]
-            rows = self.q(np.tile(states, (len(part), 1)), part.reshape(-1, part.shape[2]))
-            values[:, start : start + per_call] = rows.reshape(self.members, *part.shape[:2])
-        return values - at_centre
 
-    def promised(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        """What m̂ adds up of every member, shapes as in `advantages`, with the same slope at the centre's actions: the advantages themselves by default."""
-        return self.advantages(centre, states, actions)
+@runtime_checkable
+class DirectAdvantages(Protocol):
+    """What critics may offer beside the contract: advantages that need no difference of two values."""
+
+    def advantages(self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """Q_i(s, a) − Q_i(s, π_θ(s)), for n actions at each of m states: (m, s), (n, m, a) → (k, n, m)."""
+        ...
+
+    def linearised_advantages(
+        self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+    ) -> Array:
+        """The same to first order in the departure from the centre's action, which is what m̂ takes of them."""
+        ...
+
+
+def advantages(
+    critics: Critics, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+) -> Array:
+    """Q_i(s, a) − Q_i(s, π_θ(s)) of every member, for n actions at each of m states: (m, s), (n, m, a) → (k, n, m)."""
+    if isinstance(critics, DirectAdvantages):
+        return critics.advantages(centre, states, actions)
+    return value_differences(critics, centre, states, actions)
+
+
+def value_differences(
+    critics: Critics, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+) -> Array:
+    """`advantages` as differences of values; shapes as there."""
+    per_call = max(1, ROWS // max(len(states), 1))
+    at_centre = critics.q(states, centre.actions(states))[:, None, :]
+    values = np.empty((critics.members, *actions.shape[:2]))
+    for start in range(0, len(actions), per_call):
+        part = actions[start : start + per_call]
+        rows = critics.q(np.tile(states, (len(part), 1)), part.reshape(-1, part.shape[2]))
+        values[:, start : start + per_call] = rows.reshape(critics.members, *part.shape[:2])
+    return values - at_centre
+
+
+def mean_advantages(
+    critics: Critics, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+) -> Array:
+    """What m̂ adds up of every member, with the same slope at the centre's actions; shapes as in `advantages`."""
+    if isinstance(critics, DirectAdvantages):
+        return critics.linearised_advantages(centre, states, actions)
+    return advantages(critics, centre, states, actions)
+
+
+class CriticsPart(Part, ABC):
+    """Settings of an ensemble of critics, from which it is made."""
+
+    family: ClassVar[str] = "critics"
+    replay: int
+    """Capacity of the replay ring that they learn from, in transitions."""
 
     @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Everything needed to go on, as nested dicts of arrays and scalars; loads back bit for bit."""
-
-    @abstractmethod
-    def load(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned, on critics made with the same arguments."""
+    def make(self, space: PolicySpace, objective: Objective, seed: int) -> Critics:
+        """Untrained critics."""

@@ -22,15 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import CriticsConfig
-from abps.critics.base import Array, Centre, Critics, FitReport, InputScale
-from abps.critics.features import Features, QuadraticFeatures, ReluFeatures, draw_relu
+from abps.arrays import Array
+from abps.critics.base import Critics, FitReport, InputScale, value_differences
+from abps.critics.features import Features
+from abps.critics.lstd_config import Lstd
 from abps.critics.split import SplitFeatures, SplitInputs
+from abps.data.objective import Objective
 from abps.data.replay import Replay, Transitions
 from abps.errors import NumericsError, ShapeError
-from abps.policies import PolicyClass
+from abps.normaliser import Normaliser
+from abps.policies.policy import Policy, PolicySpace
 from abps.seeding import generator
-from abps.tasks.spec import TaskSpec
 
 __all__ = ["ClosedFormCritics"]
 
@@ -42,7 +44,6 @@ SLOPE_CHUNK = 16_384
 """Rows per product of split critics' slopes, which need no random features."""
 TRACE_BLOCK = 64
 """Rows of one product with the decay matrix that makes eligibility traces."""
-SPLIT = "split"
 HUGE = 1e8
 """Weights beyond this are of no use: the system was singular to working precision."""
 
@@ -158,13 +159,48 @@ class _Group:
         return matrix
 
 
+@dataclass
+class InputMemory:
+    """Frozen input statistics."""
+
+    mean: Array
+    std: Array
+    spread: Array
+    """(a,) of split inputs; empty for others."""
+
+
+@dataclass
+class GroupMemory:
+    """One group's random features, its sums and its solutions."""
+
+    draws: int
+    random_numbers: NDArray[np.float32]
+    system: Array
+    target: Array
+    squares: Array
+    weights: Array
+
+
+@dataclass
+class LstdMemory:
+    """Everything that closed-form critics need to go on."""
+
+    reward_scale: float
+    seen: int
+    groups: list[GroupMemory]
+    parameters: Array | None = None
+    """θ of the centre."""
+    normaliser: Normaliser | None = None
+    inputs: InputMemory | None = None
+
+
 class ClosedFormCritics(Critics):
     """An ensemble of LSTD critics over `groups` draws of random features and the ridge strengths `ridges`."""
 
-    def __init__(self, config: CriticsConfig, spec: TaskSpec, policy_class: PolicyClass, seed: int) -> None:
-        self.config, self.spec, self.members = config, spec, config.members
-        self._policy_class, self._seed = policy_class, seed
-        self._centre: Centre | None = None
+    def __init__(self, config: Lstd, space: PolicySpace, objective: Objective, seed: int) -> None:
+        self.config, self.members = config, config.members
+        self.space, self.spec, self.objective, self._seed = space, space.spec, objective, seed
+        self._centre: Policy | None = None
         self._encoder: InputScale | SplitInputs | None = None
         self._reward_scale, self._seen = 1.0, 0
         groups = min(config.groups, config.members)
@@ -175,19 +211,19 @@ class ClosedFormCritics(Critics):
             _Group(
                 self._draw(g, 0),
                 tuple(config.ridges[member % len(config.ridges)] for member in places),
-                spec.gamma * config.traces[g % len(config.traces)],
+                objective.gamma * config.traces[g % len(config.traces)],
                 draws=1,
             )
             for g, places in enumerate(self._places)
         ]
 
-    def start_centre(self, centre: Centre, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
+    def start_centre(self, centre: Policy, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
         """See `Critics.start_centre`; the whole group of the worst member gets new random features."""
         if worst is not None:
             self._redraw(next(g for g, places in enumerate(self._places) if worst in places))
         data = self._recent(replay)
         self._centre, self._reward_scale = centre, float(reward_scale)
-        self._encoder = self._measured(centre, data)
+        self._encoder = self.config.features.measure(self.spec, centre, data, self.config.clip)
         for group in self._groups:
             group.clear()
         return self._fit(data, replay)
@@ -210,11 +246,11 @@ class ClosedFormCritics(Critics):
         encode = self._ready()
         return self._slopes(encode(states, actions)) / encode.action_unit
 
-    def advantages(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        """See `Critics.advantages`; split critics need no value of the state for it."""
+    def advantages(self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """See `DirectAdvantages`; split critics need no value of the state for it."""
         encode = self._ready()
         if not isinstance(encode, SplitInputs):
-            return super().advantages(centre, states, actions)
+            return value_differences(self, centre, states, actions)
         departures = encode.departures(actions, encode.centre.actions(states))
         advantages = self._first_order(encode, states, departures)
         products = None
@@ -223,14 +259,17 @@ class ClosedFormCritics(Critics):
             advantages[places] += np.moveaxis(products @ group.weights[features.products], -1, 0)
         return advantages
 
-    def promised(self, centre: Centre, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        """See `Critics.promised`; split critics leave the bends out.
+    def linearised_advantages(
+        self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+    ) -> Array:
+        """See `DirectAdvantages`; split critics leave the quadratic terms out.
 
-        m̂ errs to second order anyway, because it stays on the centre's states (Section 3.1): there the bends are noise more than knowledge.
+        m̂ errs to second order anyway, because it stays on the centre's states (Section 3.1): there the quadratic terms
+        are noise more than knowledge.
         """
         encode = self._ready()
         if not isinstance(encode, SplitInputs):
-            return super().promised(centre, states, actions)
+            return value_differences(self, centre, states, actions)
         return self._first_order(encode, states, encode.departures(actions, encode.centre.actions(states)))
 
     def _first_order(self, encode: SplitInputs, states: NDArray[np.floating], departures: Array) -> Array:
@@ -257,40 +296,39 @@ class ClosedFormCritics(Critics):
                 slopes[places, part] = group.features.gradients(inputs[part], group.weights, self.spec.observation_dim)
         return slopes
 
-    def state(self) -> dict[str, Any]:
-        groups = {
-            str(g): {
-                "draws": group.draws,
-                "features": group.features.state(),
-                "system": group.system.copy(),
-                "target": group.target.copy(),
-                "squares": group.squares.copy(),
-                "weights": group.weights.copy(),
-            }
-            for g, group in enumerate(self._groups)
-        }
-        state: dict[str, Any] = {"reward_scale": self._reward_scale, "seen": self._seen, "groups": groups}
-        if self._centre is not None and self._encoder is not None:
-            state |= {"centre": self._centre.state(), "inputs": self._encoder.state()}
-        return state
+    @property
+    def memory(self) -> LstdMemory:  # type: ignore[override]
+        """The sums over transitions, the solutions, and the centre they belong to."""
+        centre, encoder = self._centre, self._encoder
+        return LstdMemory(
+            self._reward_scale,
+            self._seen,
+            [
+                GroupMemory(g.draws, g.features.random_numbers, g.system, g.target, g.squares, g.weights)
+                for g in self._groups
+            ],
+            None if centre is None else centre.parameters,
+            None if centre is None else centre.normaliser,
+            None if encoder is None else InputMemory(encoder.mean, encoder.std, encoder.spread),
+        )
 
-    def load(self, state: dict[str, Any]) -> None:
-        self._reward_scale, self._seen = float(state["reward_scale"]), int(state["seen"])
-        if "centre" in state:
-            self._centre = Centre.from_state(self._policy_class, state["centre"])
-            self._encoder = self._encoder_from(self._centre, state["inputs"])
-        for g, group in enumerate(self._groups):
-            saved = state["groups"][str(g)]
-            group.draws = int(saved["draws"])
-            if "matrix" in saved["features"]:
-                group.features = self._features(g, ReluFeatures(saved["features"]["matrix"], self.config.layer_norm))
-            if np.shape(saved["system"]) != group.system.shape:
+    @memory.setter
+    def memory(self, memory: LstdMemory) -> None:
+        self._reward_scale, self._seen = memory.reward_scale, memory.seen
+        if memory.parameters is not None and memory.normaliser is not None and memory.inputs is not None:
+            self._centre = self.space.policy(memory.parameters, memory.normaliser)
+            scale = InputScale.known(self.spec, memory.inputs.mean, memory.inputs.std, self.config.clip)
+            self._encoder = self.config.features.encoder(scale, self._centre, memory.inputs.spread)
+        for number, (group, saved) in enumerate(zip(self._groups, memory.groups, strict=True)):
+            if saved.system.shape != group.system.shape:
                 raise ShapeError(
-                    f"saved critics have {np.shape(saved['system'])[0]} features, these {group.system.shape[0]}; "
+                    f"saved critics have {len(saved.system)} features, these {len(group.system)}; "
                     "load them with the settings they were saved with"
                 )
-            group.system, group.target = np.array(saved["system"]), np.array(saved["target"])
-            group.squares, group.weights = np.array(saved["squares"]), np.array(saved["weights"])
+            group.draws = saved.draws
+            group.features = self.config.features.known(self.spec, number, saved.random_numbers)
+            group.system, group.target = saved.system, saved.target
+            group.squares, group.weights = saved.squares, saved.weights
 
     def _fit(self, data: Transitions, replay: Replay) -> FitReport:
         prepared, diverged = self._prepared(data), []
@@ -310,7 +348,7 @@ class ClosedFormCritics(Critics):
 
     def _newest(self, replay: Replay, count: int, among: int | None = None) -> Transitions:
         """The newest transitions, without those that come so late in an episode that their discount makes them worthless."""
-        cut, gamma = self.config.discount_cut, self.spec.gamma
+        cut, gamma = self.config.discount_cut, self.objective.gamma
         if cut == 0.0 or gamma == 1.0:
             return replay.newest(count)
         return replay.beginnings(count, math.ceil(math.log(cut) / math.log(gamma)), among)
@@ -319,55 +357,26 @@ class ClosedFormCritics(Critics):
         centre = self._centre
         if centre is None:
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
-        rewards = (data.rewards.astype(np.float64) - self.spec.reward_shift) / self._reward_scale
-        discounts = np.where(data.terminated, 0.0, self.spec.gamma)  # Truncation bootstraps, termination does not.
+        rewards = (data.rewards.astype(np.float64) - self.objective.shift) / self._reward_scale
+        discounts = np.where(data.terminated, 0.0, self.objective.gamma)  # Truncation bootstraps, termination does not.
         encode = self._ready()
         inputs = encode(data.states, data.actions)
         next_inputs = encode(data.next_states, centre.actions(data.next_states))
         return _Prepared(inputs, next_inputs, rewards, discounts, self._equation_weights(data, inputs), data.last)
 
     def _equation_weights(self, data: Transitions, inputs: NDArray[Any]) -> Array:
-        """(n,): γᵗ for the step's place in J; less for actions far from the centre's, where an advantage quadratic in the departure is a worse fit."""
-        config = self.config
-        weights = np.power(self.spec.gamma, config.discount_weight * _steps(data.last), dtype=np.float64)
-        if config.feature_kind == SPLIT and config.proximity > 0:
-            departures = inputs[:, self.spec.observation_dim :].astype(np.float64)
-            weights /= 1 + np.square(departures).mean(axis=1) / config.proximity
-        return weights
+        """(n,): γᵗ for the step's place in J, and less far from the centre's actions, where the features fit worse."""
+        exponents = self.config.discount_weight * _steps(data.last)
+        weights = np.power(self.objective.gamma, exponents, dtype=np.float64)
+        return self.config.features.weighted(self.spec, inputs, weights)
 
     def _ready(self) -> InputScale | SplitInputs:
         if self._encoder is None:
             raise NumericsError("these critics have learned nothing yet; call start_centre first")
         return self._encoder
 
-    # ---- the two ways of looking at (s, a): both together, or the state and the departure from the centre's action
-
-    def _measured(self, centre: Centre, data: Transitions) -> InputScale | SplitInputs:
-        config = self.config
-        if config.feature_kind == SPLIT:
-            return SplitInputs.measure(self.spec, centre, data, config.clip, config.action_clip)
-        return InputScale.measure(self.spec, data.states, config.clip)
-
-    def _encoder_from(self, centre: Centre, state: dict[str, Any]) -> InputScale | SplitInputs:
-        config = self.config
-        if config.feature_kind == SPLIT:
-            return SplitInputs.from_state(self.spec, centre, state, config.clip, config.action_clip)
-        return InputScale.from_state(self.spec, state, config.clip)
-
     def _draw(self, g: int, draws: int) -> Features:
-        config, spec = self.config, self.spec
-        if config.feature_kind == "quadratic":
-            return QuadraticFeatures(spec.observation_dim + spec.action_dim)
-        inputs = spec.observation_dim + (0 if config.feature_kind == SPLIT else spec.action_dim)
-        rng = generator(self._seed, "critics", "features", g, draws)
-        return self._features(g, draw_relu(inputs, config.features, config.feature_bias, config.layer_norm, rng))
-
-    def _features(self, g: int, relu: ReluFeatures) -> Features:
-        if self.config.feature_kind != SPLIT:
-            return relu
-        config, spec = self.config, self.spec
-        value_ridge = config.value_ridges[g % len(config.value_ridges)]
-        return SplitFeatures(relu, spec.observation_dim, spec.action_dim, value_ridge, config.bend_ridge)
+        return self.config.features.draw(self.spec, g, generator(self._seed, "critics", "features", g, draws))
 
     def _redraw(self, g: int) -> None:
         group = self._groups[g]

@@ -41,8 +41,9 @@ class Features(Protocol):
         """∂(φ(x)·w)/∂x for the inputs from `first` on: (m, i), (F, g) → (g, m, i − first)."""
         ...
 
-    def state(self) -> dict[str, Any]:
-        """The map's random numbers."""
+    @property
+    def random_numbers(self) -> NDArray[np.float32]:
+        """The map's random numbers, from which it can be made again; empty if it has none."""
         ...
 
 
@@ -76,8 +77,9 @@ class ReluFeatures:
             pulled = [_normed_pullback(part, hidden, deviation) for part in pulled]
         return np.stack([part @ out for part in pulled])
 
-    def state(self) -> dict[str, Any]:
-        return {"matrix": self.matrix}
+    @property
+    def random_numbers(self) -> NDArray[np.float32]:
+        return self.matrix
 
     def _hidden(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
         hidden = np.asarray(inputs, dtype=np.float32) @ self.matrix[:-1]
@@ -108,8 +110,9 @@ class QuadraticFeatures:
             slopes[g] = column[1 + first : 1 + self.inputs] + inputs @ (form + form.T)[:, first:]
         return slopes
 
-    def state(self) -> dict[str, Any]:
-        return {}
+    @property
+    def random_numbers(self) -> NDArray[np.float32]:
+        return np.zeros((0, 0), dtype=np.float32)
 
 
 def draw_relu(inputs: int, size: int, bias: float, layer_norm: bool, rng: np.random.Generator) -> ReluFeatures:

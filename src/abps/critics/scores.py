@@ -1,17 +1,16 @@
-"""How good critics are, and how they are combined (paper Section 4.2, Eqs. (R2_validation) and (weighting)).
+"""How good critics are (paper Section 4.2, Eq. (R2_validation)).
 
 Shapes: k critics, n points. The *validation* score R̃² judges m̃, which uses the states that each point itself visited;
 the *test* score R̂² judges m̂, which uses the centre's. Both are the share of the returns' variance that is explained.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from abps.errors import ConfigError, ShapeError
+from abps.arrays import Array
+from abps.errors import ShapeError
 
-__all__ = ["aggregate", "r2", "scores", "worst_member"]
-
-Array = NDArray[np.float64]
+__all__ = ["r2", "scores", "worst_member"]
 
 
 def r2(predictions: ArrayLike, returns: ArrayLike) -> Array:
@@ -37,24 +36,6 @@ def scores(centre_return: float, advantages: ArrayLike, returns: ArrayLike) -> A
     R̃² with the advantages of `validation_advantages`, R̂² with those of `advantage_features`.
     """
     return r2(centre_return + np.asarray(advantages, dtype=np.float64).T, returns)
-
-
-def aggregate(kind: str, values: ArrayLike) -> Array:
-    """Weights (k,) of the critics from their validation scores (k,); they are not negative and sum to one.
-
-    Raises:
-        ConfigError: the kind is none of softmax, mean, best, single.
-    """
-    score = np.asarray(values, dtype=np.float64)
-    count = score.size
-    if kind == "mean" or (kind in ("softmax", "best") and not np.any(np.isfinite(score))):
-        return np.full(count, 1.0 / count)
-    if kind == "softmax":
-        odds = np.exp(score - score.max())  # Eq. (weighting)
-        return odds / odds.sum()
-    if kind in ("best", "single"):
-        return np.eye(count)[int(np.argmax(score)) if kind == "best" else 0]
-    raise ConfigError(f"critics are aggregated by softmax, mean, best or single here, got {kind!r}")
 
 
 def worst_member(values: ArrayLike, *, only_negative: bool = False) -> int | None:

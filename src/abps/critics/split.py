@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.critics.base import Array, Centre, InputScale
+from abps.arrays import Array
+from abps.critics.base import InputScale
 from abps.critics.features import Block, ReluFeatures
 from abps.data.replay import Transitions
+from abps.policies.policy import Policy
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["SplitFeatures", "SplitInputs"]
@@ -31,7 +33,7 @@ class SplitInputs:
     """Maps (s, a) to the rows [standardised s | u]; frozen at a centre."""
 
     scale: InputScale
-    centre: Centre
+    centre: Policy
     spread: Array
     """(a,): std of (a − π_θ(s)) / half in the data."""
     clip: float
@@ -39,12 +41,22 @@ class SplitInputs:
 
     @classmethod
     def measure(
-        cls, spec: TaskSpec, centre: Centre, data: Transitions, clip: float, action_clip: float
+        cls, spec: TaskSpec, centre: Policy, data: Transitions, clip: float, action_clip: float
     ) -> "SplitInputs":
         """Freeze the statistics of the data under a centre."""
         scale = InputScale.measure(spec, data.states, clip)
         spread = ((data.actions - centre.actions(data.states)) / scale.action_half).std(axis=0)
         return cls(scale, centre, np.maximum(spread, SPREAD_FLOOR), action_clip)
+
+    @property
+    def mean(self) -> Array:
+        """(s,) of the states."""
+        return self.scale.mean
+
+    @property
+    def std(self) -> Array:
+        """(s,) of the states."""
+        return self.scale.std
 
     @property
     def action_unit(self) -> Array:
@@ -67,17 +79,6 @@ class SplitInputs:
         """u (…, m, a) of (…, m, a) actions at m states whose centre's actions are given."""
         return np.clip((actions - at_centre) / self.action_unit, -self.clip, self.clip)
 
-    def state(self) -> dict[str, Any]:
-        """The statistics as arrays; the centre is saved beside them."""
-        return {**self.scale.state(), "spread": self.spread}
-
-    @classmethod
-    def from_state(
-        cls, spec: TaskSpec, centre: Centre, state: dict[str, Any], clip: float, action_clip: float
-    ) -> "SplitInputs":
-        """Rebuild what `state` returned."""
-        return cls(InputScale.from_state(spec, state, clip), centre, np.array(state["spread"]), action_clip)
-
 
 class SplitFeatures:
     """[ReLU features of s | u_j·(1, s) for every action j | u_i·u_j for i ≤ j], for rows made by `SplitInputs`."""
@@ -85,15 +86,15 @@ class SplitFeatures:
     dtype = np.float32
 
     def __init__(
-        self, value: ReluFeatures, observation_dim: int, action_dim: int, value_ridge: float, bend_ridge: float
+        self, value: ReluFeatures, observation_dim: int, action_dim: int, value_ridge: float, quadratic_ridge: float
     ) -> None:
-        """A bend ridge of 0 leaves the products out."""
+        """A quadratic ridge of 0 leaves the products out."""
         self.value, self.s, self.a = value, observation_dim, action_dim
-        self.rows, self.columns = np.triu_indices(action_dim if bend_ridge > 0 else 0)
+        self.rows, self.columns = np.triu_indices(action_dim if quadratic_ridge > 0 else 0)
         self.linear = slice(value.size, value.size + action_dim * (observation_dim + 1))
         self.products = slice(self.linear.stop, self.linear.stop + self.rows.size)
         self.size = self.products.stop
-        blocks = (Block(slice(0, value.size), value_ridge), Block(self.linear, None), Block(self.products, bend_ridge))
+        blocks = (Block(slice(0, value.size), value_ridge), Block(self.linear, None), Block(self.products, quadratic_ridge))
         self.blocks = tuple(block for block in blocks if block.place.start < block.place.stop)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
@@ -109,8 +110,8 @@ class SplitFeatures:
         """∂Q/∂u (g, m, a) for actions within the clip."""
         forms = np.zeros((weights.shape[1], self.a, self.a), dtype=np.float32)
         forms[:, self.rows, self.columns] = weights[self.products].T
-        bends: NDArray[np.float32] = inputs[:, self.s :] @ (forms + forms.transpose(0, 2, 1))
-        return self.slopes(inputs, weights) + bends
+        curved: NDArray[np.float32] = inputs[:, self.s :] @ (forms + forms.transpose(0, 2, 1))
+        return self.slopes(inputs, weights) + curved
 
     def slopes(self, inputs: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float32]:
         """∂Q/∂u at the centre's actions (g, m, a); looks at the states only."""
@@ -124,8 +125,9 @@ class SplitFeatures:
         """u_i·u_j for i ≤ j, of (…, a) departures."""
         return departures[..., self.rows] * departures[..., self.columns]
 
-    def state(self) -> dict[str, Any]:
-        return self.value.state()
+    @property
+    def random_numbers(self) -> NDArray[np.float32]:
+        return self.value.random_numbers
 
     def _with_one(self, inputs: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([np.ones_like(inputs[:, :1]), inputs[:, : self.s]], axis=1)

@@ -140,13 +140,13 @@ class Replay:
         """Return the transitions at positions of any shape (…): arrays (…, s), (…, a), (…), (…, s), (…)."""
         return Transitions._make(part.take(indices, axis=0) for part in self._ring)
 
-    def state(self) -> dict[str, Any]:
-        """Everything needed to go on; the arrays are views of what is filled, in ring order."""
+    def contents(self) -> dict[str, Any]:
+        """Everything stored; the arrays are views of what is filled, in ring order."""
         filled = {name: part[: len(self)] for name, part in self._ring._asdict().items()}
         return {"capacity": self.capacity, "total": self.total, **filled}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned.
+    def fill(self, state: dict[str, Any]) -> None:
+        """Take over what `contents` returned.
 
         Raises:
             ShapeError: the state belongs to a replay of another capacity or task.

@@ -5,17 +5,15 @@ All states of an episode, or a systematic subsample whose weighted sums are unbi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import ShapeError
 from abps.trajectory import Trajectory, discounts
 
 __all__ = ["Visits", "systematic_sample"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +50,6 @@ class Visits:
             raise ShapeError(f"{weights.size} states are to be reduced to {limit}: give a generator")
         kept, weights = systematic_sample(weights, limit, rng)
         return cls(states[kept], actions[kept], weights)
-
-    def state(self) -> dict[str, Any]:
-        """The arrays by name."""
-        return {"states": self.states, "actions": self.actions, "weights": self.weights}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Visits":
-        """Rebuild what `state` returned."""
-        return cls(np.array(state["states"]), np.array(state["actions"]), np.array(state["weights"]))
 
 
 def systematic_sample(weights: Array, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Array]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
-from abps.config import TaskConfig
 from abps.errors import TaskError
 from abps.policies import Policy
 from abps.rollouts.episode import attempt_episode
@@ -152,7 +151,7 @@ class _Workers:
 
     def _assign(self, index: int, job: Job) -> None:
         """Give a job to an idle worker, or to a new one when there is none or it died while it was idle."""
-        message = (job.policy.spec, job.policy.parameters, job.policy.normaliser, job.seed)
+        message = (job.policy.space, job.policy.parameters, job.policy.normaliser, job.seed)
         while self._idle:
             worker = self._idle.pop()
             try:
@@ -225,8 +224,8 @@ def _serve(connection: Connection, config: TaskConfig) -> None:
     with contextlib.suppress(EOFError, OSError):  # The parent has gone.
         connection.send("ready")
         while True:
-            spec, parameters, normaliser, seed = connection.recv()
-            connection.send(env.attempt(Policy(spec, parameters, normaliser), seed))
+            space, parameters, normaliser, seed = connection.recv()
+            connection.send(env.attempt(Policy(space, parameters, normaliser), seed))
 
 
 def _die_with_parent() -> None:

@@ -1,25 +1,29 @@
 """Augmented Random Search (Mania, Guy & Recht 2018), the paper's evolutionary baseline.
 
-V1: no normaliser; V2: with it (`spec.normalise`). The "-t" variants use the `top` directions only. The ABS paper's variant
-compares discounted returns of tanh policies; the original compares undiscounted ones of clipped linear policies (`direct`).
+V1: raw observations; V2: normalised ones. The "-t" variants use the `top` directions only. The ABS paper's variant compares
+discounted returns of tanh policies; the original compares undiscounted ones of clipped linear policies.
 
 Shapes: d parameters, N directions.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from abps.config import ArsConfig
-from abps.search.base import Answer, Metrics, Proposal, Search
+from abps.arrays import Array
+from abps.normaliser import Normaliser
+from abps.policies.base import PolicyClass
+from abps.policies.linear import ClippedLinear
+from abps.policies.observations import Observations, RunningNormaliser
+from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
+from abps.search.budget import BudgetConfig
 from abps.seeding import generator
+from abps.settings import require, setting
+from abps.state import NoMemory
+from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
-__all__ = ["Ars", "ars_step"]
-
-Array = NDArray[np.float64]
+__all__ = ["Ars", "ArsConfig", "ars_step"]
 
 
 def ars_step(directions: Array, plus: Array, minus: Array, step: float, top: int) -> Array:
@@ -42,10 +46,34 @@ def ars_step(directions: Array, plus: Array, minus: Array, step: float, top: int
     return step / (len(used) * spread) * ((plus[used] - minus[used]) @ directions[used])
 
 
+@dataclass(frozen=True)
+class ArsConfig(SearchConfig):
+    """Augmented Random Search (Mania et al. 2018): V1, V1-t, V2, V2-t."""
+
+    policy: PolicyClass = setting(ClippedLinear(), "class of policies")
+    observations: Observations = setting(RunningNormaliser(), "what policies see: raw (V1) or normalised (V2)")
+    reward_shift: float = setting(0.0, "subtracted from every reward (the survival bonus)")
+    step: float = setting(0.02, "α: step size", common=True)
+    noise: float = setting(0.02, "ν: std of the exploration directions", common=True)
+    directions: int = setting(8, "N: directions per iteration, two episodes each", common=True)
+    top: int = setting(4, "b: directions used in the step (top = directions: the plain variant)", common=True)
+    discounted: bool = setting(False, "compare discounted returns, as the ABS paper's ARS does")
+
+    def __post_init__(self) -> None:
+        require(self.step > 0 and self.noise > 0, "step and noise must be positive")
+        require(
+            1 <= self.top <= self.directions,
+            f"need 1 <= top <= directions, got top {self.top} of {self.directions} directions",
+        )
+
+    def make(self, spec: TaskSpec, *, seed: int = 0, budget: BudgetConfig | None = None, name: str = "") -> "Ars":
+        return Ars(spec, self, seed=seed, budget=budget, name=name)
+
+
 class Ars(Search[ArsConfig]):
     """One stage per outer iteration: every direction tried forwards and backwards."""
 
-    name = "ars"
+    memory = NoMemory()
 
     def _directions(self) -> Array:
         rng = generator(self.seed, "ars", self.iteration)
@@ -62,11 +90,8 @@ class Ars(Search[ArsConfig]):
         if np.any(worked):
             kept = values[worked]
             step = ars_step(self._directions()[worked], kept[:, 0], kept[:, 1], self.config.step, self.config.top)
-            self.centre = self.centre + step
-        if self.spec.normalise:
-            for answer in stage:
-                for trajectory in answer.trajectories:
-                    self.normaliser = self.normaliser.add(trajectory.observations[:-1])
+            self.progress.centre = self.centre + step
+        self._update_normaliser(stage)
         returns = [trajectory.total() for answer in stage for trajectory in answer.trajectories]
         return {
             "direction_return_mean": float(np.mean(returns)) if returns else None,
@@ -75,15 +100,19 @@ class Ars(Search[ArsConfig]):
             "step_length": float(np.linalg.norm(step)),
         }
 
+    def _update_normaliser(self, stage: list[Answer]) -> None:
+        empty = Normaliser.empty(self.spec.observation_dim)
+        for answer in stage:
+            for trajectory in answer.trajectories:
+                fresh = empty.add(trajectory.observations[:-1])
+                self.progress.normaliser = self.config.observations.updated(self.normaliser, fresh)
+
     def _value(self, answer: Answer) -> float:
         """The return that directions are compared by; NaN for a failed episode."""
         outcome = answer.outcomes[0]
         if not isinstance(outcome, Trajectory):
             return float("nan")
-        return self.objective(outcome) if self.config.discounted else outcome.total(1.0, self.spec.reward_shift)
+        return self.objective.total(outcome) if self.config.discounted else outcome.total(1.0, self.objective.shift)
 
-    def _state(self, replay: bool) -> dict[str, Any]:
-        return {}  # Directions are drawn anew from the seed and the iteration's number.
-
-    def _load(self, state: dict[str, Any], trajectories: Iterable[Trajectory]) -> None:
-        pass
+    def _loaded(self) -> None:
+        """Directions are drawn anew from the seed and the iteration's number: nothing to forget."""

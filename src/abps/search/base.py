@@ -1,7 +1,6 @@
 """The contract every search obeys: ask for a query, tell its outcomes, until there is a reason to stop.
 
-A search turns told trajectories into the next policies to try. It never touches an environment, a file or a clock's
-verdict. It works in *stages*: `_propose` plans a stage (one or several queries that can run side by side), `_learn` takes
+A search turns told trajectories into the next policies to try. It never touches an environment or a file. It works in *stages*: `_propose` plans a stage (one or several queries that can run side by side), `_learn` takes
 it in once every query of the stage is answered, in whatever order the answers came. An outer iteration is one or several stages.
 
 Shapes: d parameters.
@@ -16,20 +15,26 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from abps.config import BudgetConfig
+from abps.arrays import Array
+from abps.data.objective import Objective
+from abps.data.replay import Replay
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies import Policy, policy_class
+from abps.policies.base import PolicyClass
+from abps.policies.observations import Observations
+from abps.policies.policy import Policy, PolicySpace
+from abps.registry import kind_of
+from abps.search.budget import BudgetConfig
+from abps.settings import Part
+from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["Answer", "Best", "Metrics", "Proposal", "Query", "Search", "SearchResult"]
+__all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search", "SearchConfig", "SearchResult"]
 
-Array = NDArray[np.float64]
 Metrics = dict[str, Any]
-ConfigT = TypeVar("ConfigT")
+ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
 ROLES = ("centre", "probe", "direction")
 
@@ -67,12 +72,33 @@ class Answer(NamedTuple):
         return [outcome for outcome in self.outcomes if isinstance(outcome, Trajectory)]
 
 
-class Best(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Best:
     """The policy with the highest mean undiscounted return told so far (optimistic when it ran only once)."""
 
     value: float
     parameters: Array
     normaliser: Normaliser
+
+
+@dataclass
+class Progress:
+    """What every search remembers: where it stands, what it has used up, and what came of it."""
+
+    centre: Array
+    """θ (d,): the parameters of the current policy."""
+    normaliser: Normaliser
+    best: Best
+    iteration: int = 0
+    episodes: int = 0
+    steps: int = 0
+    failures: int = 0
+    centre_return: float | None = None
+    """Mean undiscounted return of the newest centre that was run."""
+    best_centre: float = -np.inf
+    best_centre_iteration: int = 0
+    next_id: int = 0
+    history: list[Metrics] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,31 +115,81 @@ class SearchResult:
     history: list[Metrics] = field(repr=False)
 
 
+class SearchConfig(Part, ABC):
+    """Settings of a search, from which it is made."""
+
+    family: ClassVar[str] = "search"
+    policy: PolicyClass
+    observations: Observations
+    reward_shift: float
+
+    @abstractmethod
+    def make(
+        self, spec: TaskSpec, *, seed: int = 0, budget: BudgetConfig | None = None, name: str = ""
+    ) -> "Search[Any]":
+        """A search on a task, told nothing yet."""
+
+
 class Search(ABC, Generic[ConfigT]):
-    """Base of all searches; a concrete search implements `_propose`, `_learn`, `_state` and `_load`."""
+    """Base of all searches; a concrete search implements `_propose` and `_learn`.
 
-    name: ClassVar[str]
+    What it remembers stands in `progress` and in `memory`, dataclasses of arrays and scalars; parts that remember
+    something themselves are listed in `parts` and have a `memory` of their own. `state` and `load` walk over them all.
+    """
 
-    replay_capacity: int = 0
-    """How many of the newest transitions the search needs back when a state saved without them is loaded."""
+    memory: Any
+    """A dataclass: what the concrete search remembers beside `progress`."""
 
-    def __init__(self, spec: TaskSpec, config: ConfigT, *, seed: int = 0, budget: BudgetConfig | None = None) -> None:
+    def __init__(
+        self,
+        spec: TaskSpec,
+        config: ConfigT,
+        *,
+        seed: int = 0,
+        budget: BudgetConfig | None = None,
+        name: str = "",
+    ) -> None:
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
         self.spec, self.config, self.seed = spec, config, seed
+        self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
-        self.policies = policy_class(spec)
-        self.centre: Array = np.zeros(self.policies.size)
-        self.normaliser = Normaliser.empty(spec.observation_dim)
-        self.iteration = self.episodes = self.steps = self.failures = 0
-        self.centre_return: float | None = None
-        self.best = Best(-np.inf, self.centre, self.normaliser)
-        self.history: list[Metrics] = []
-        self._best_centre, self._best_centre_iteration = -np.inf, 0
-        self._next_id = 0
+        self.policies = PolicySpace(config.policy, spec)
+        self.objective = Objective(spec.gamma, config.reward_shift)
+        start, normaliser = self.policies.initial(), Normaliser.empty(spec.observation_dim)
+        self.progress = Progress(start, normaliser, Best(-np.inf, start, normaliser))
+        self.parts: dict[str, Any] = {}
+        """Objects with a `memory` that is saved with the search's own."""
+        self.replay: Replay | None = None
+        """Stored transitions, for a search that learns from them."""
         self._open: list[Query] = []
         self._answers: dict[int, Answer] = {}
         self._seconds: dict[str, float] = {}
+
+    @property
+    def centre(self) -> Array:
+        """θ (d,): the parameters of the current policy."""
+        return self.progress.centre
+
+    @property
+    def normaliser(self) -> Normaliser:
+        """The normaliser of the current policy."""
+        return self.progress.normaliser
+
+    @property
+    def iteration(self) -> int:
+        """Finished outer iterations."""
+        return self.progress.iteration
+
+    @property
+    def episodes(self) -> int:
+        """Told episodes."""
+        return self.progress.episodes
+
+    @property
+    def replay_capacity(self) -> int:
+        """How many of the newest transitions are needed back when a state saved without them is loaded."""
+        return 0 if self.replay is None else self.replay.capacity
 
     # ---- what a user calls ------------------------------------------------------------------------------------------
 
@@ -129,11 +205,10 @@ class Search(ABC, Generic[ConfigT]):
                 raise RuntimeError(f"search {self.name!r} proposed nothing")
             for proposal in proposals:
                 parameters = np.array(proposal.parameters, dtype=np.float64)
-                policy = Policy(self.spec, parameters, self.normaliser)
-                self._open.append(
-                    Query(self._next_id, proposal.role, self.iteration, proposal.episodes, parameters, policy)
-                )
-                self._next_id += 1
+                policy = self.policies.policy(parameters, self.normaliser)
+                number = self.progress.next_id
+                self._open.append(Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy))
+                self.progress.next_id += 1
         return [query for query in self._open if query.id not in self._answers]
 
     def tell(self, query: Query, outcomes: Sequence[Outcome]) -> Metrics | None:
@@ -165,36 +240,37 @@ class Search(ABC, Generic[ConfigT]):
 
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
-        budget, reasons = self.budget, {}
-        if budget.episodes and self.episodes >= budget.episodes:
-            reasons["episodes"] = f"{self.episodes} of {budget.episodes} episodes are used"
-        if budget.steps and self.steps >= budget.steps:
-            reasons["steps"] = f"{self.steps} of {budget.steps} environment steps are used"
-        if budget.target is not None and self._best_centre >= budget.target:
-            reasons["target"] = f"a centre returned {self._best_centre:.4g}, the target is {budget.target:.4g}"
+        budget, progress, reasons = self.budget, self.progress, {}
+        if budget.episodes and progress.episodes >= budget.episodes:
+            reasons["episodes"] = f"{progress.episodes} of {budget.episodes} episodes are used"
+        if budget.steps and progress.steps >= budget.steps:
+            reasons["steps"] = f"{progress.steps} of {budget.steps} environment steps are used"
+        if budget.target is not None and progress.best_centre >= budget.target:
+            reasons["target"] = f"a centre returned {progress.best_centre:.4g}, the target is {budget.target:.4g}"
         # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
-        known = np.isfinite(self._best_centre)
-        if budget.plateau and known and self.iteration - self._best_centre_iteration >= budget.plateau:
+        known = np.isfinite(progress.best_centre)
+        if budget.plateau and known and progress.iteration - progress.best_centre_iteration >= budget.plateau:
             reasons["plateau"] = f"no better centre for {budget.plateau} outer iterations"
         return reasons
 
     def result(self) -> SearchResult:
         """Return the best and the current policy, the counts, and the metrics of every outer iteration."""
-        best = self.best if np.isfinite(self.best.value) else Best(-np.inf, self.centre, self.normaliser)
+        progress = self.progress
+        best = progress.best if np.isfinite(progress.best.value) else Best(-np.inf, self.centre, self.normaliser)
         return SearchResult(
-            best=Policy(self.spec, best.parameters, best.normaliser),
+            best=self.policies.policy(best.parameters, best.normaliser),
             best_return=best.value,
             incumbent=self.incumbent,
-            episodes=self.episodes,
-            steps=self.steps,
-            iterations=self.iteration,
-            history=copy.deepcopy(self.history),
+            episodes=progress.episodes,
+            steps=progress.steps,
+            iterations=progress.iteration,
+            history=copy.deepcopy(progress.history),
         )
 
     @property
     def incumbent(self) -> Policy:
         """The policy at the current centre."""
-        return Policy(self.spec, self.centre, self.normaliser)
+        return self.policies.policy(self.centre, self.normaliser)
 
     @property
     def between_stages(self) -> bool:
@@ -212,27 +288,19 @@ class Search(ABC, Generic[ConfigT]):
         """
         if self._answers:
             raise ConfigError("the state can be saved between stages only; tell the open queries first")
-        return {
+        progress = save(self.progress)
+        progress["next_id"] = self._open[0].id if self._open else self.progress.next_id
+        state = {
             "search": self.name,
             "seed": self.seed,
-            "centre": self.centre,
-            "normaliser": self.normaliser.state(),
-            "iteration": self.iteration,
-            "episodes": self.episodes,
-            "steps": self.steps,
-            "failures": self.failures,
-            "centre_return": self.centre_return,
-            "best": {
-                "value": self.best.value,
-                "parameters": self.best.parameters,
-                "normaliser": self.best.normaliser.state(),
-            },
-            "best_centre": self._best_centre,
-            "best_centre_iteration": self._best_centre_iteration,
-            "next_id": self._open[0].id if self._open else self._next_id,
-            "history": copy.deepcopy(self.history),
-            "own": self._state(replay),
+            "progress": progress,
+            "memory": save(self.memory),
+            "parts": {name: save(part.memory) for name, part in self.parts.items()},
         }
+        if self.replay is not None:
+            state["replay_total"] = self.replay.total
+            state["replay"] = self.replay.contents() if replay else None
+        return state
 
     def load(self, state: dict[str, Any], trajectories: Iterable[Trajectory] = ()) -> None:
         """Continue from a saved state; the search must have been made with the same spec, settings and seed.
@@ -249,21 +317,20 @@ class Search(ABC, Generic[ConfigT]):
         for name, mine in (("search", self.name), ("seed", self.seed)):
             if state[name] != mine:
                 raise ConfigError(f"this state was saved by {name} {state[name]!r}, not {mine!r}")
-        if state["centre"].shape != self.centre.shape:
-            raise ShapeError(
-                f"the saved centre has shape {state['centre'].shape}, the policy needs {self.centre.shape}"
-            )
-        self.centre = state["centre"]
-        self.normaliser = Normaliser.from_state(state["normaliser"])
-        self.iteration, self.episodes, self.steps = state["iteration"], state["episodes"], state["steps"]
-        self.failures, self.centre_return = state["failures"], state["centre_return"]
-        best = state["best"]
-        self.best = Best(best["value"], best["parameters"], Normaliser.from_state(best["normaliser"]))
-        self._best_centre, self._best_centre_iteration = state["best_centre"], state["best_centre_iteration"]
-        self._next_id = state["next_id"]
-        self.history = copy.deepcopy(state["history"])
+        saved = state["progress"]["centre"]
+        if saved.shape != self.centre.shape:
+            raise ShapeError(f"the saved centre has shape {saved.shape}, the policy needs {self.centre.shape}")
+        self.progress = restore(self.progress, state["progress"])
+        self.memory = restore(self.memory, state["memory"])
+        for name, part in self.parts.items():
+            part.memory = restore(part.memory, state["parts"][name])
+        if self.replay is not None:
+            if state["replay"] is not None:
+                self.replay.fill(state["replay"])
+            else:
+                self.replay.refill(list(trajectories), state["replay_total"])
         self._open, self._answers = [], {}
-        self._load(state["own"], trajectories)
+        self._loaded()
 
     # ---- what a concrete search implements --------------------------------------------------------------------------
 
@@ -276,18 +343,10 @@ class Search(ABC, Generic[ConfigT]):
         """Take in a finished stage; return metrics when it ends an outer iteration, else None."""
 
     @abstractmethod
-    def _state(self, replay: bool) -> dict[str, Any]:
-        """What the concrete search adds to the state, with or without stored transitions."""
-
-    @abstractmethod
-    def _load(self, state: dict[str, Any], trajectories: Iterable[Trajectory]) -> None:
-        """Take back what `_state` gave, and the transitions it left out."""
+    def _loaded(self) -> None:
+        """Called when a state was loaded: forget what was computed from the old one."""
 
     # ---- help for concrete searches ---------------------------------------------------------------------------------
-
-    def objective(self, trajectory: Trajectory) -> float:
-        """The unscaled return the search maximises: Σ γᵗ (r_t − shift)."""
-        return trajectory.total(self.spec.gamma, self.spec.reward_shift)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -300,9 +359,10 @@ class Search(ABC, Generic[ConfigT]):
 
     def _note_centre(self, value: float) -> None:
         """Record the mean undiscounted return of the current centre, for `stop` and the metrics."""
-        self.centre_return = value
-        if value > self._best_centre:
-            self._best_centre, self._best_centre_iteration = value, self.iteration
+        progress = self.progress
+        progress.centre_return = value
+        if value > progress.best_centre:
+            progress.best_centre, progress.best_centre_iteration = value, progress.iteration
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
@@ -326,26 +386,27 @@ class Search(ABC, Generic[ConfigT]):
                 )
 
     def _count(self, answer: Answer) -> None:
-        self.episodes += len(answer.outcomes)
-        worked = answer.trajectories
-        self.failures += len(answer.outcomes) - len(worked)
-        self.steps += sum(len(trajectory) for trajectory in worked)
+        progress, worked = self.progress, answer.trajectories
+        progress.episodes += len(answer.outcomes)
+        progress.failures += len(answer.outcomes) - len(worked)
+        progress.steps += sum(len(trajectory) for trajectory in worked)
         if worked:
             value = float(np.mean([trajectory.total() for trajectory in worked]))
-            if value > self.best.value:
-                self.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
+            if value > progress.best.value:
+                progress.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
 
     def _complete_iteration(self, metrics: Metrics) -> Metrics:
+        progress = self.progress
         counted: Metrics = {
-            "iteration": self.iteration,
-            "episodes": self.episodes,
-            "steps": self.steps,
-            "failures": self.failures,
-            "centre_return": self.centre_return,
+            "iteration": progress.iteration,
+            "episodes": progress.episodes,
+            "steps": progress.steps,
+            "failures": progress.failures,
+            "centre_return": progress.centre_return,
             **metrics,
         }
-        self.history.append(copy.deepcopy(counted))
-        self.iteration += 1
+        progress.history.append(copy.deepcopy(counted))
+        progress.iteration += 1
         timed = {**counted, **{f"seconds_{phase}": seconds for phase, seconds in self._seconds.items()}}
         self._seconds = {}
         return timed

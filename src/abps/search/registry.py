@@ -1,70 +1,100 @@
 """The searches by name: the one table that the command line, the documentation and the contract tests go through."""
 
-import importlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from abps import config as settings
 from abps.errors import ConfigError
-from abps.search.base import Search
+from abps.registry import import_object, nearest
+from abps.search.base import Search, SearchConfig
+from abps.search.budget import BudgetConfig
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["SEARCHES", "SearchEntry", "make_search", "search_entry"]
+__all__ = ["PRESETS", "SEARCHES", "SearchEntry", "make_search", "register_search", "search_config"]
+
+PRESETS = ("cpu", "paper")
+"""`cpu`: for ordinary computers; `paper`: as published."""
+
+Recipe = Callable[[str, str], SearchConfig]
+"""Task name and preset → the settings of a search."""
 
 
 @dataclass(frozen=True)
 class SearchEntry:
-    """Where a search lives and what configures it; the module is imported when the search is made."""
+    """A search by name; its recipe is imported when it is first needed."""
 
-    module: str
-    class_name: str
-    config: type[Any]
+    recipe: str | Recipe
     summary: str
 
 
 SEARCHES: dict[str, SearchEntry] = {
-    "abs": SearchEntry("abps.search.abs", "Abs", settings.AbsConfig, "Augmented Bayesian Search (the paper)"),
-    "mpd": SearchEntry("abps.search.mpd", "Mpd", settings.MpdConfig, "most probable descent, constant mean"),
-    "gibo": SearchEntry("abps.search.gibo", "Gibo", settings.GiboConfig, "gradient-information Bayesian optimisation"),
-    "ddpgn": SearchEntry("abps.search.ddpgn", "Ddpgn", settings.DdpgnConfig, "ablation: the critics' gradient alone"),
-    "ars": SearchEntry("abps.search.ars", "Ars", settings.ArsConfig, "augmented random search"),
+    "abs": SearchEntry("abps.search.recipes:abs_recipe", "Augmented Bayesian Search (the paper)"),
+    "mpd": SearchEntry("abps.search.recipes:mpd", "most probable descent, constant mean"),
+    "gibo": SearchEntry("abps.search.recipes:gibo", "gradient-information Bayesian optimisation"),
+    "ddpgn": SearchEntry("abps.search.recipes:ddpgn", "ablation: the critics' gradient alone"),
+    "ars": SearchEntry("abps.search.recipes:ars", "augmented random search"),
 }
 
 
-def search_entry(name: str) -> SearchEntry:
-    """Return the entry of a search.
+def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
+    """Make a search known by name: `recipe(task, preset)` gives its settings.
 
     Raises:
-        ConfigError: there is no search of that name.
+        ConfigError: the name is taken by another search.
     """
-    if name not in SEARCHES:
-        raise ConfigError(f"unknown search {name!r}; known: {', '.join(SEARCHES)}")
-    return SEARCHES[name]
+    known = SEARCHES.get(name)
+    if known is not None and known.recipe is not recipe:
+        raise ConfigError(f"there is a search {name!r} already; choose another name")
+    SEARCHES[name] = SearchEntry(recipe, summary or (recipe.__doc__ or "").strip().partition("\n")[0])
+
+
+def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchConfig:
+    """The settings of a search on a task: what every entrance of abps starts from.
+
+    Args:
+        search: a name of `SEARCHES`, or `module:Name` of a recipe or of a settings class.
+        task: the task's name, for presets that depend on it.
+        preset: one of `PRESETS`.
+
+    Raises:
+        ConfigError: unknown search or preset.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
+    if search not in SEARCHES and ":" not in search:
+        raise ConfigError(f"unknown search {search!r}{nearest(search, SEARCHES)}")
+    recipe: Any = SEARCHES[search].recipe if search in SEARCHES else search
+    recipe = import_object(recipe) if isinstance(recipe, str) else recipe
+    config = recipe() if isinstance(recipe, type) and is_dataclass(recipe) else recipe(task, preset)
+    if not isinstance(config, SearchConfig):
+        raise ConfigError(f"{search!r} must give the settings of a search, got {type(config).__name__}")
+    return config
 
 
 def make_search(
-    name: str,
+    search: str | SearchConfig,
     spec: TaskSpec,
-    config: Any = None,
+    config: SearchConfig | None = None,
     *,
     seed: int = 0,
-    budget: settings.BudgetConfig | None = None,
+    budget: BudgetConfig | None = None,
 ) -> Search[Any]:
-    """Make a search by name.
+    """Make a search.
 
     Args:
-        name: a key of `SEARCHES`.
+        search: a name (see `search_config`), or settings.
         spec: sizes, bounds, discount and horizon of the task.
-        config: the search's settings; None takes the class's defaults (`presets` has the paper's).
+        config: settings; None takes those of the preset `cpu` for the task that `spec` names.
         seed: everything random in the search derives from it.
         budget: when `stop` gives a reason; None never does.
 
     Raises:
-        ConfigError: unknown name, or settings of another search.
+        ConfigError: unknown name, or settings of another kind of search.
     """
-    entry = search_entry(name)
-    config = entry.config() if config is None else config
-    if type(config) is not entry.config:
-        raise ConfigError(f"search {name!r} takes {entry.config.__name__}, got {type(config).__name__}")
-    cls = getattr(importlib.import_module(entry.module), entry.class_name)
-    return cls(spec, config, seed=seed, budget=budget)
+    if isinstance(search, SearchConfig):
+        return search.make(spec, seed=seed, budget=budget)
+    expected = search_config(search, spec.name)
+    config = expected if config is None else config
+    if type(config) is not type(expected):
+        raise ConfigError(f"search {search!r} takes {type(expected).__name__}, got {type(config).__name__}")
+    return config.make(spec, seed=seed, budget=budget, name=search)

@@ -14,9 +14,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from abps.config import TaskConfig, replace
 from abps.errors import TaskError
-from abps.presets import task_config
+from abps.settings import replace
+from abps.tasks.catalogue import task_config
+from abps.tasks.config import TaskConfig
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["DEFAULT_HORIZON", "Task", "make_task"]
@@ -42,7 +43,7 @@ def make_task(source: "str | TaskConfig | gymnasium.Env[Any, Any]", **changes: A
     """Make and check a task.
 
     Args:
-        source: a short name, a Gymnasium id or `module:factory` (see `presets.task_config`), settings, or an environment
+        source: a short name, a Gymnasium id or `module:factory` (see `catalogue.task_config`), settings, or an environment
             object.
         changes: settings to override, e.g. `gamma=1.0`.
 
@@ -127,7 +128,4 @@ def _check(env: "gymnasium.Env[Any, Any]", config: TaskConfig) -> TaskSpec:
         gamma=config.gamma,
         horizon=config.horizon or limit or DEFAULT_HORIZON,
         reward_scale=config.reward_scale,
-        reward_shift=config.reward_shift,
-        normalise=config.normalise,
-        policy=config.policy,
     )

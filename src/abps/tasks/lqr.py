@@ -6,7 +6,7 @@ estimate are known here exactly, from Lyapunov and Riccati equations.
     s' = A s + B a + w,  w ~ N(0, Ω),    r = −(sᵀ C s + aᵀ D a),    s₀ ~ N(mean, covariance),    a = W s.
 
 **Convention**: a policy is its gain W with a = + W s, so that W.reshape(-1) is the parameter vector of the library's
-`direct` policy class (control texts write a = −K s, W = −K). Symbols: F = A + B W the closed loop, P the cost-to-go
+`clipped-linear` policy class (control texts write a = −K s, W = −K). Symbols: F = A + B W the closed loop, P the cost-to-go
 matrix, S = Σ_t γᵗ E[s sᵀ] the visitation moments. Shapes: s state size, a action size, m points; A (s, s), B (s, a),
 W (a, s).
 """
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
-from abps.config import TaskConfig
+from abps.tasks.config import TaskConfig
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
 
@@ -406,8 +406,6 @@ def lqr_task(states: int, actions: int, seed: int) -> TaskConfig:
         name=f"lqr-s{states}-a{actions}-s{seed}",
         gamma=GAMMA,
         horizon=HORIZON,
-        normalise=False,  # closed forms are in raw states
-        policy="direct",
     )
 
 

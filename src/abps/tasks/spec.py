@@ -1,9 +1,11 @@
 """What a search knows of a task: sizes, bounds, discount, horizon and reward scale. No environment, no Gymnasium."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from abps.arrays import Array
 from abps.errors import ConfigError
 
 __all__ = ["TaskSpec"]
@@ -22,12 +24,16 @@ class TaskSpec:
     horizon: int = 1000
     reward_scale: float | None = None
     """Rewards are divided by it before a search sees a return; None: found automatically by the search."""
-    reward_shift: float = 0.0
-    """Subtracted from every (unscaled) reward; the survival bonus that ARS removes."""
-    normalise: bool = True
-    """Whether policies see observations standardised with running statistics."""
-    policy: str = "linear-tanh"
-    """Kind of the policy class, a key of `policies.POLICY_CLASSES`."""
+
+    @cached_property
+    def action_centre(self) -> Array:
+        """(a,): the middle of every action's range."""
+        return (np.array(self.action_high) + np.array(self.action_low)) / 2.0
+
+    @cached_property
+    def action_half(self) -> Array:
+        """(a,): half of every action's range."""
+        return (np.array(self.action_high) - np.array(self.action_low)) / 2.0
 
     def __post_init__(self) -> None:
         if self.observation_dim < 1 or self.action_dim < 1:

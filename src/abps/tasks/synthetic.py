@@ -9,7 +9,7 @@ Lengthscales grow with the dimension as distances do: ℓ_i = smoothness · Δ(d
 factor, about 0.18, leaves nothing to see at high d with 1000 points (at d = 36 the standard deviation of f over the cube
 is 0.002, under noise of 0.1); the default of 0.5 keeps it at 0.6–0.8 for all d = 4…36, with optima mostly inside the cube.
 
-Everything follows from (dimension, seed). With the policy class `direct` and the constant observation [1], a search's
+Everything follows from (dimension, seed). With the policy class `clipped-linear` and the constant observation [1], a search's
 parameters θ (d,) are the point itself, seen from the middle of the cube: x = clip(½ + θ, 0, 1).
 Shapes: d dimension, m points, n = 1000 points of support.
 """
@@ -27,7 +27,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from abps.config import TaskConfig
+from abps.tasks.config import TaskConfig
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
 
@@ -154,8 +154,6 @@ def synthetic_task(dimension: int, seed: int) -> TaskConfig:
         gamma=1.0,
         horizon=1,
         reward_scale=1.0,
-        normalise=False,  # a constant observation has no spread to standardise with
-        policy="direct",
     )
 
 

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
+from abps.arrays import Array
 from abps.errors import NumericsError
 
 __all__ = ["MAX_RELATIVE_JITTER", "Factor", "cholesky", "squared_distances"]
-
-Array = NDArray[np.float64]
 
 MAX_RELATIVE_JITTER = 1e-6
 """Largest jitter, as a fraction of the largest diagonal entry, that is tried before giving up."""

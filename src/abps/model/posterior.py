@@ -22,16 +22,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from abps.arrays import Array
 from abps.errors import NumericsError, ShapeError
-from abps.gp.kernel import Hyper, covariance, remainder
-from abps.gp.linalg import Factor, cholesky, squared_distances
+from abps.model.kernel import Hyper, Kernel, SquaredExponential, remainder
+from abps.model.linalg import Factor, cholesky, squared_distances
 
 __all__ = ["Features", "GradientPosterior", "Weights", "condition"]
 
-Array = NDArray[np.float64]
+SQUARED_EXPONENTIAL = SquaredExponential()
 
 
 class Features(NamedTuple):
@@ -65,6 +66,7 @@ def condition(
     mean_gradient: ArrayLike | None = None,
     counts: ArrayLike | None = None,
     features: Features | None = None,
+    kernel: Kernel = SQUARED_EXPONENTIAL,
 ) -> "GradientPosterior":
     """Condition the Gaussian process on measured returns, at the centre θ.
 
@@ -78,6 +80,7 @@ def condition(
         mean_gradient: gradient of the prior mean function at θ (d,); zeros when absent.
         counts: how many measurements each return averages (n,); ones when absent.
         features: linear features whose weights are integrated out.
+        kernel: the kernel.
 
     Raises:
         ShapeError: arrays do not fit together or are not finite.
@@ -107,7 +110,9 @@ def condition(
         features = Features(values, slope, prior)
         residual = residual - values @ prior
         mean_gradient = mean_gradient + slope @ prior
-    return GradientPosterior(points, residual, theta, hyper, float(mean_at_theta), mean_gradient, counts, features)
+    return GradientPosterior(
+        points, residual, theta, hyper, float(mean_at_theta), mean_gradient, counts, features, kernel
+    )
 
 
 class GradientPosterior:
@@ -123,7 +128,9 @@ class GradientPosterior:
         mean_gradient: Array,
         counts: Array,
         features: Features | None,
+        kernel: Kernel,
     ) -> None:
+        self.kernel = kernel
         self.points, self.residual, self.theta, self.hyper = points, residual, theta, hyper
         self.mean_at_theta, self.mean_gradient, self.counts, self.features = (
             mean_at_theta,
@@ -163,28 +170,28 @@ class GradientPosterior:
     def _factor(self) -> None:
         """Build C, factor it, and decompose W; afterwards `basis` is U."""
         whitened = self.whitened
-        matrix, self.decay, self.half_squares = self._remainder_matrix(whitened)
-        cross = (self.decay[:, None] * whitened) @ self.basis  # Ḡᵀ in the basis (n, r)
+        matrix = self._remainder_matrix(whitened)
+        cross = (self.weight[:, None] * whitened) @ self.basis  # Ḡᵀ in the basis (n, r)
         slopes = self.basis.T @ self.slopes  # B̂ (r, k)
         left, singular, right = _thin_svd(slopes)
-        grown = np.sqrt(1.0 + singular**2)
-        inverse_root = np.eye(slopes.shape[1]) - (right.T * (1.0 - 1.0 / grown)) @ right  # (I + B̄ᵀB̄)^(−½)
+        stretch = np.sqrt(1.0 + singular**2)
+        inverse_root = np.eye(slopes.shape[1]) - (right.T * (1.0 - 1.0 / stretch)) @ right  # (I + B̄ᵀB̄)^(−½)
         self.curvature = (self.feature_values - cross @ slopes) @ inverse_root  # R (n, k)
         cross = cross + self.feature_values @ slopes.T
-        cross = cross - ((cross @ left) * (1.0 - 1.0 / grown)) @ left.T  # Ḡᵀ = (Ḡ_SE + B̄Φ̄ᵀ)ᵀ H⁻¹
+        cross = cross - ((cross @ left) * (1.0 - 1.0 / stretch)) @ left.T  # Ḡᵀ = (Ḡ_SE + B̄Φ̄ᵀ)ᵀ H⁻¹
         matrix = matrix + self.curvature @ self.curvature.T
         factor = cholesky(matrix)
         self.factor: Factor = factor
         self.jitter = factor.jitter * self.hyper.signal**2
         """Jitter in units of J², 0.0 unless the factorisation broke down without it."""
         self.lower_inverse = factor.inverse_lower()
-        self.pull = self.lower_inverse @ self.decay  # L⁻¹e
-        self.pull_norm = 1.0 + float(self.pull @ self.pull)  # 1 + eᵀC⁻¹e
+        self.solved_decay = self.lower_inverse @ self.decay  # L⁻¹e
+        self.value_precision = 1.0 + float(self.solved_decay @ self.solved_decay)  # 1 + eᵀC⁻¹e
         gain = cross.T @ self.lower_inverse.T  # Z = Ḡ L⁻ᵀ (r, n)
         # W = Z (I − c·ŵŵᵀ) is a square root of Ḡ S⁻¹ Ḡᵀ, with ŵ = L⁻¹e/|L⁻¹e| and (1 − c)² = 1/(1 + |L⁻¹e|²).
-        squared = self.pull_norm - 1.0
-        shrink = 0.0 if squared == 0.0 else (1.0 - 1.0 / np.sqrt(self.pull_norm)) / squared
-        root = gain - np.outer(gain @ self.pull, shrink * self.pull)
+        squared = self.value_precision - 1.0
+        shrink = 0.0 if squared == 0.0 else (1.0 - 1.0 / np.sqrt(self.value_precision)) / squared
+        root = gain - np.outer(gain @ self.solved_decay, shrink * self.solved_decay)
         rotate, gains, _ = np.linalg.svd(root, full_matrices=True)
         self.precision = np.ones(self.basis.shape[1])  # 1 + s² along U
         self.precision[: len(gains)] += gains**2
@@ -195,20 +202,23 @@ class GradientPosterior:
         self.inner_slopes = rotate.T @ slopes  # B̂ in the basis U
         self.inner_curvature = self.inner_slopes @ inverse_root  # (r, k)
         self._stretch_basis = rotate.T @ left  # left singular vectors of B̄ in the basis U
-        self._stretch = grown
+        self._stretch = stretch
 
-    def _remainder_matrix(self, whitened: Array) -> tuple[Array, Array, Array]:
-        """The SE part of C (n, n) with noise, e (n,) and ½|t|² (n,), for points whitened around some centre."""
-        half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
-        matrix, _ = remainder(whitened @ whitened.T, half[:, None], half, lambda: squared_distances(whitened))
+    def _remainder_matrix(self, whitened: Array) -> Array:
+        """The kernel's part of C (n, n) with noise; sets e = κ(|t|²) (n,), w(|t|²) (n,) and ½|t|² (n,)."""
+        self.half_squares = half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
+        squares = lambda: squared_distances(whitened)  # noqa: E731
+        matrix = remainder(self.kernel, whitened @ whitened.T, half[:, None], half, squares).value
         matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
-        return matrix, np.exp(-half), half
+        profile = self.kernel.profile(2.0 * half)
+        self.decay, self.weight = profile.value, profile.weight
+        return matrix
 
     def _mean(self) -> None:
         """μ in whitened coordinates, split into its part in the span of U and the rest."""
         signal = self.hyper.signal
         whitened = self.lower_inverse @ self._unit_residual
-        projected = whitened - self.pull * (float(self.pull @ whitened) / self.pull_norm)
+        projected = whitened - self.solved_decay * (float(self.solved_decay @ whitened) / self.value_precision)
         score = self.gain @ projected  # Pμ = Ḡ S⁻¹ y, in the basis U
         prior = self.mean_gradient * self.scale / signal
         inside = self.basis.T @ prior
@@ -216,9 +226,9 @@ class GradientPosterior:
         shrunk = self.contract(inside)  # H⁻¹ acts inside the span only.
         self.mean_inside = shrunk + score / self.precision
         self.score_inside = shrunk * self.precision + score
-        self.evidence_of_ascent = float(self.mean_inside @ self.score_inside + self.mean_outside @ self.mean_outside)
+        self.ascent_score = float(self.mean_inside @ self.score_inside + self.mean_outside @ self.mean_outside)
         """c₀ = μᵀΣ⁻¹μ."""
-        if not np.isfinite(self.evidence_of_ascent):
+        if not np.isfinite(self.ascent_score):
             raise NumericsError(
                 "the gradient's posterior is not finite; check returns, mean function and hyper-parameters"
             )
@@ -256,24 +266,6 @@ class GradientPosterior:
     def direction(self) -> Array:
         """Σ⁻¹μ (d,): the direction of most probable ascent, not normalised."""
         return self.join(self.contract(self.score_inside), self.mean_outside) * (self.scale / self.hyper.signal)
-
-    def ascent_at(self, theta: ArrayLike) -> tuple[Array, float]:
-        """Direction of most probable ascent (d,) at another centre, and its probability, without a new posterior.
-
-        MPD walks in many small steps while ascent is probable; the data and the Gram matrix stay the same, so one step costs one n×n factorisation
-        and no decomposition. Only for a constant mean function and no features, whose gradient at another centre is known (zero).
-        """
-        theta = _vector(theta, "theta", len(self.theta))
-        if self.has_features or self.mean_gradient.any():
-            raise ShapeError("ascent_at needs a constant mean and no features; condition at the new centre instead")
-        whitened = (self.points - theta) * self.inverse_scale
-        matrix, decay, _ = self._remainder_matrix(whitened)
-        factor = cholesky(matrix)
-        solved = factor.solve(np.column_stack([self._unit_residual, decay]))
-        score = solved[:, 0] - solved[:, 1] * (decay @ solved[:, 0] / (1.0 + decay @ solved[:, 1]))  # S⁻¹y
-        direction, mean = (np.stack([score, self._gram_weights]) * decay) @ whitened  # Pμ = ḠS⁻¹y and μ = ḠK⁻¹y
-        probability = float(ndtr(np.sqrt(max(float(direction @ mean), 0.0))))
-        return direction * (self.scale / self.hyper.signal), probability
 
     def solve(self, vectors: ArrayLike) -> Array:
         """Σ⁻¹v for (d,) or (m, d)."""
@@ -316,13 +308,7 @@ class GradientPosterior:
     @property
     def max_probability(self) -> float:
         """Φ(√(μᵀΣ⁻¹μ)): the probability of ascent along `direction`, the largest of all."""
-        return float(ndtr(np.sqrt(max(self.evidence_of_ascent, 0.0))))
-
-    def sample(self, rng: np.random.Generator, k: int) -> Array:
-        """k draws of ∇J(θ) from its posterior, (k, d)."""
-        inside, outside = self.split(rng.standard_normal((k, len(self.theta))))
-        inside = self.expand(self.mean_inside + inside / np.sqrt(self.precision))
-        return self.join(inside, self.mean_outside + outside) * (self.hyper.signal / self.scale)
+        return float(ndtr(np.sqrt(max(self.ascent_score, 0.0))))
 
     def _stretched(self) -> Array:
         """U H (d, r)."""
@@ -334,26 +320,14 @@ class GradientPosterior:
         outside = 0.0 if self.complete else np.maximum(1.0 - (self.basis**2).sum(-1), 0.0)
         return float(((inside + outside) * (self.hyper.signal / self.scale) ** 2).sum())
 
-    def dense(self) -> Array:
-        """Σ (d, d), formed only when asked for."""
-        stretched = self._stretched()
-        outside = 0.0 if self.complete else np.eye(len(self.theta)) - self.basis @ self.basis.T
-        weights = self.hyper.signal / self.scale
-        return weights[:, None] * ((stretched * self.inverse_precision) @ stretched.T + outside) * weights
-
     # ------------------------------------------------------------------ J at points, weights of features
 
     @cached_property
     def _gram(self) -> Factor:
-        """Cholesky of the SE Gram matrix with noise, without features (unit signal)."""
-        matrix = np.exp(-0.5 * squared_distances(self.whitened))
+        """Cholesky of the Gram matrix with noise, without features (unit signal)."""
+        matrix = self.kernel.profile(squared_distances(self.whitened)).value
         matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
         return cholesky(matrix)
-
-    @cached_property
-    def _gram_weights(self) -> Array:
-        """K⁻¹y (n,), unit signal, without features."""
-        return self._gram.solve(self._unit_residual)
 
     @cached_property
     def _unit_weights(self) -> tuple[Array, Factor, Array]:
@@ -389,7 +363,8 @@ class GradientPosterior:
         points = _matrix(points, "points")
         m = len(points)
         mean = np.zeros(m) if mean_at_points is None else _vector(mean_at_points, "mean_at_points", m)
-        cross = covariance(self.points, points, self.hyper) / self.hyper.signal**2  # (n, m)
+        scale = self.inverse_scale
+        cross = self.kernel.profile(squared_distances(self.points * scale, points * scale)).value  # (n, m)
         reduced = self._gram.whiten(cross)
         variance = np.maximum(1.0 - np.einsum("ij,ij->j", reduced, reduced), 0.0)
         mean = mean + self.hyper.mean

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Descent", "minimise_lanes"]
+from abps.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["Descent", "minimise_starts"]
 
 _DECREASE = 1e-4
 """Fraction of the decrease predicted by the gradient that a step must reach."""
@@ -112,7 +112,7 @@ class _Lanes:
 
 
 @np.errstate(all="ignore")  # What is not finite is looked for, and dealt with.
-def minimise_lanes(
+def minimise_starts(
     objective: Callable[[Array], tuple[Array, Array]],
     starts: Array,
     lower: Array,
@@ -122,8 +122,8 @@ def minimise_lanes(
     progress: float = 1e-10,
     flatness: float = 1e-8,
     pairs: int = 10,
-    leg: int = 0,
-    hope: float = 0.0,
+    check_every: int = 0,
+    catch_up_legs: float = 0.0,
     merge: float = 0.0,
     known: tuple[Array, Array] | None = None,
 ) -> Descent:
@@ -138,8 +138,8 @@ def minimise_lanes(
         progress: a lane ends when a step lowers the loss by less than this, relative to max(|loss|, 1).
         flatness: a lane ends when no coordinate of its projected gradient is larger.
         pairs: steps and gradient changes that are remembered.
-        leg: after every so many rounds a lane may give up, for one of the two reasons below; 0: none does.
-        hope: it does when `hope` more legs that lower its loss as much as the last one did would not bring it to the lowest.
+        check_every: after every so many rounds a lane may give up, for one of the two reasons below; 0: none does.
+        catch_up_legs: it does when so many more legs that lower its loss as the last one did would not reach the lowest.
         merge: it does when it is closer than this to a better one (largest coordinate, as a fraction of the box): both are on the way to one minimum.
         known: points (k, d) and losses (k,) of minima that are known already, with which the lanes compete.
     """
@@ -160,8 +160,8 @@ def minimise_lanes(
         rounds, evaluations = rounds + 1, evaluations + len(running)
         running &= (lanes.iterations < iterations) & ~_flat(lanes, lower, upper, flatness)
         points[lanes.index], losses[lanes.index] = lanes.x, lanes.loss
-        if leg and rounds % leg == 0:
-            behind = lanes.loss - hope * (lanes.before - lanes.loss) > np.nanmin(losses)
+        if check_every and rounds % check_every == 0:
+            behind = lanes.loss - catch_up_legs * (lanes.before - lanes.loss) > np.nanmin(losses)
             follows = _merged(lanes, points, losses, merge * (upper - lower))
             merged[lanes.index[running & ~behind & follows]] = True
             ended[lanes.index[running & (behind | follows)]] = False

@@ -1,0 +1,121 @@
+"""Charts: the coordinates in which kernel, probes and steps have their lengths.
+
+Parameters have no natural scale; actions do. The chart at a centre θ is the metric of the actions over visited states,
+
+    F = E_s[(∂π/∂θ)ᵀ diag(1/half²) (∂π/∂θ)] / a + ridge,    F = LLᵀ,    z = Lᵀ(x − θ),
+
+so that |z| is, to first order, the root-mean-square change of the actions in halves of their ranges. The identity chart
+(z = x) is the paper's. Shapes: n points, d parameters, b blocks of p = d/b.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from abps.arrays import Array
+from abps.data.visits import Visits
+from abps.policies.policy import Policy
+from abps.settings import Part, require, setting
+
+__all__ = ["ActionMetric", "Chart", "Coordinates", "Identity"]
+
+FLOOR = 1e-12
+"""Smallest mean diagonal of F: where all actions are saturated, no change of the parameters changes them."""
+
+
+class Coordinates(Protocol):
+    """A chart at one centre; all maps take one vector (d,) or many as rows (n, d)."""
+
+    centre: Array
+    """(d,): where θ is in the chart."""
+
+    def to_chart(self, parameters: Array) -> Array:
+        """x → z."""
+        ...
+
+    def to_parameters(self, points: Array) -> Array:
+        """z → x."""
+        ...
+
+    def gradients(self, gradients: Array) -> Array:
+        """Gradients in the parameters → gradients in z."""
+        ...
+
+
+class Chart(Part, ABC):
+    """Gives the coordinates at a centre."""
+
+    family: ClassVar[str] = "chart"
+
+    @abstractmethod
+    def at(self, centre: Policy, visits: Visits | None) -> Coordinates:
+        """The coordinates at a centre, given states visited near it."""
+
+
+@dataclass(frozen=True)
+class Identity(Chart):
+    """The parameters themselves (the paper)."""
+
+    def at(self, centre: Policy, visits: Visits | None) -> Coordinates:
+        return _Unchanged(centre.parameters)
+
+
+@dataclass(frozen=True)
+class ActionMetric(Chart):
+    """Lengths are changes of the actions, in halves of their ranges."""
+
+    ridge: float = setting(0.1, "added to the metric's diagonal, as a share of its mean diagonal")
+
+    def __post_init__(self) -> None:
+        require(self.ridge > 0, "ridge must be positive")
+
+    def at(self, centre: Policy, visits: Visits | None) -> Coordinates:
+        if visits is None:
+            raise RuntimeError("the action metric needs the visited states of points; keep them (states)")
+        blocks = centre.space.metric(centre.parameters, visits.states, centre.normaliser, visits.weights)
+        diagonal = np.einsum("bii->bi", blocks)
+        diagonal += self.ridge * max(float(diagonal.mean()), FLOOR)
+        return _Metric(centre.parameters, np.linalg.cholesky(blocks))
+
+
+@dataclass(frozen=True, eq=False)
+class _Unchanged:
+    centre: Array
+
+    def to_chart(self, parameters: Array) -> Array:
+        return parameters
+
+    def to_parameters(self, points: Array) -> Array:
+        return points
+
+    def gradients(self, gradients: Array) -> Array:
+        return gradients
+
+
+@dataclass(frozen=True, eq=False)
+class _Metric:
+    """z = Lᵀ(x − θ), block by block."""
+
+    theta: Array
+    factors: Array
+    """L (b, p, p)"""
+
+    @property
+    def centre(self) -> Array:
+        return np.zeros_like(self.theta)
+
+    def to_chart(self, parameters: Array) -> Array:
+        return self._by_blocks(parameters - self.theta, self.factors)  # z_b = L_bᵀ x_b: rows times L_b
+
+    def to_parameters(self, points: Array) -> Array:
+        return self.theta + self._by_blocks(points, np.linalg.inv(self.factors))
+
+    def gradients(self, gradients: Array) -> Array:
+        return self._by_blocks(gradients, np.linalg.inv(self.factors).transpose(0, 2, 1))
+
+    def _by_blocks(self, vectors: Array, matrices: Array) -> Array:
+        """Row vectors times a matrix per block."""
+        parts = vectors.reshape(*vectors.shape[:-1], len(matrices), -1)
+        return np.einsum("...bi,bij->...bj", parts, matrices).reshape(vectors.shape)

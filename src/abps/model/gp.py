@@ -1,0 +1,194 @@
+"""The Gaussian process as a part, and a fitted process as a value (paper Sections 2.2 and 5.1, Appendix A).
+
+    GP(kernel, bounds).fit(neighbourhood, prior) ─► Model ─► Model.at(θ) ─► GradientPosterior(μ, Σ)
+
+Shapes: n points, d parameters, k critics.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from abps.arrays import Array
+from abps.errors import NumericsError
+from abps.model.fit import THOROUGH, WARM, Bounds, fit, noise_estimate
+from abps.model.kernel import Hyper, Kernel, SquaredExponential
+from abps.model.neighbourhood import Neighbourhood
+from abps.model.posterior import Features, GradientPosterior, condition
+from abps.settings import replace, require, setting
+
+__all__ = ["GP", "Model", "PriorMean"]
+
+NOISE_RAISES = 6
+"""How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
+
+
+class PriorMean(NamedTuple):
+    """What is believed of J before the window's returns are looked at: scaled units, coordinates of the chart."""
+
+    at_points: Array
+    """m(X) (n,)"""
+    at_theta: float
+    """m(θ)"""
+    gradient: Array
+    """∇m(θ) (d,)"""
+    features: Features | None = None
+    """The critics' advantages, when their weights are integrated out."""
+    mean_bound: float | None = None
+    """A constant is fitted in ± this and added; None: no constant."""
+    feature_scale: tuple[float, float] = (1e-4, 3.0)
+    """Bounds of σ_β, when there are features."""
+
+
+@dataclass(frozen=True)
+class GP:
+    """The Gaussian process over policy parameters: its kernel, and where its hyper-parameters are looked for."""
+
+    kernel: Kernel = setting(SquaredExponential(), "kernel")
+    lengthscale_low: float = setting(0.0025, "lower bound of every lengthscale ℓ_i (the paper's U(a, b))")
+    lengthscale_high: float = setting(0.05, "upper bound of every lengthscale ℓ_i (the paper's U(a, b))")
+    shared_lengthscale: bool = setting(False, "one lengthscale for all coordinates instead of one each")
+    scale_by_dimension: bool = setting(True, "multiply every lengthscale by √d, as the published experiments did")
+    signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")
+    noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
+    noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
+    weigh_repeats: bool = setting(
+        False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
+    )
+    refit: Literal["warm", "full"] = setting(
+        "warm", "after a probe: warm, polish the last optimum only; full, all starts again (always at a new centre)"
+    )
+
+    def __post_init__(self) -> None:
+        require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
+        require(
+            self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1"
+        )
+        require(self.noise_floor > 0, "noise_floor must be positive")
+
+    def fit(
+        self,
+        neighbourhood: Neighbourhood,
+        prior: PriorMean,
+        rng: np.random.Generator,
+        previous: Hyper | None = None,
+        *,
+        warm: bool = False,
+    ) -> "Model":
+        """Fit the hyper-parameters to a neighbourhood.
+
+        Args:
+            neighbourhood: the measured points.
+            prior: the mean function there.
+            rng: for the optimiser's random starts.
+            previous: the last optimum, always among the starts.
+            warm: whether the last optimum may be the only start (if `refit` agrees).
+        """
+        features = prior.features
+        found = fit(
+            neighbourhood.points,
+            neighbourhood.returns,
+            Bounds(
+                (self.lengthscale_low, self.lengthscale_high),
+                self.signal_factor,
+                self.noise_factor,
+                self.noise_floor,
+                prior.feature_scale,
+            ),
+            rng,
+            noise=noise_estimate(neighbourhood.repeats, self.noise_floor),
+            kernel=self.kernel,
+            shared_lengthscale=self.shared_lengthscale,
+            scale_by_dimension=self.scale_by_dimension,
+            effort=WARM if warm and previous is not None and self.refit == "warm" else THOROUGH,
+            mean_at_points=prior.at_points,
+            mean_bound=prior.mean_bound,
+            counts=neighbourhood.counts if self.weigh_repeats else None,
+            feature_values=None if features is None else features.values,
+            feature_prior=0.0 if features is None else features.prior,
+            previous=previous,
+        )
+        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+
+    def model(self, neighbourhood: Neighbourhood, prior: PriorMean, hyper: Hyper) -> "Model":
+        """The process with hyper-parameters that are known already."""
+        return Model(self, neighbourhood, prior, hyper)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted process: a value that steps, criteria and figures ask."""
+
+    gp: GP
+    neighbourhood: Neighbourhood
+    prior: PriorMean
+    hyper: Hyper
+    log_marginal_likelihood: float | None = None
+    """Of the window; None where the hyper-parameters were not fitted here."""
+    fallback: str = ""
+    """Why nothing could be fitted, or ""."""
+
+    @cached_property
+    def posterior(self) -> GradientPosterior:
+        """The posterior of J and of ∇J at the centre."""
+        return self.at(self.neighbourhood.theta)
+
+    def at(self, theta: Array) -> GradientPosterior:
+        """The posterior at any θ (d,) of the chart; a prior mean that is not constant belongs to its own centre.
+
+        While the covariance cannot be factored the noise is raised tenfold; `noise_raised` tells.
+
+        Raises:
+            NumericsError: it cannot be factored with a million times the noise either.
+        """
+        raises = 0
+        while True:
+            try:
+                return self._condition(theta, replace(self.hyper, noise=self.hyper.noise * 10.0**raises), self.prior)
+            except NumericsError:
+                if raises == NOISE_RAISES:
+                    raise
+                raises += 1
+
+    @property
+    def noise_raised(self) -> float:
+        """By which factor the noise had to be raised; 1 but for nearly singular windows."""
+        return self.posterior.hyper.noise / self.hyper.noise
+
+    def weights(self, chosen: Array) -> Array:
+        """The critics' weights (k,): those `chosen` beforehand, or the posterior mean of weights integrated out."""
+        return chosen if self.prior.features is None else self.posterior.weights.mean
+
+    def posterior_given_weights(self, weights: Array) -> GradientPosterior:
+        """The posterior with integrated weights fixed at `weights` (k,); μ is the same, Σ only smaller.
+
+        With weights integrated out, Σ is largest along the critics' own gradients, and Σ⁻¹μ would turn the step away
+        from exactly the directions that the critics point out (measured in benchmarks/critics).
+        """
+        features = self.prior.features
+        if features is None:
+            return self.posterior
+        fixed = self.prior._replace(features=Features(features.values, features.gradient, weights))
+        return self._condition(self.neighbourhood.theta, replace(self.posterior.hyper, feature_scale=0.0), fixed)
+
+    def mean_gradient(self) -> Array:
+        """∇m(θ) (d,): the prior mean's gradient, with integrated weights at their posterior mean."""
+        features = self.prior.features
+        return self.prior.gradient if features is None else features.gradient @ self.posterior.weights.mean
+
+    def _condition(self, theta: Array, hyper: Hyper, prior: PriorMean) -> GradientPosterior:
+        near = self.neighbourhood
+        return condition(
+            near.points,
+            near.returns,
+            theta,
+            hyper,
+            mean_at_points=prior.at_points,
+            mean_at_theta=prior.at_theta,
+            mean_gradient=prior.gradient,
+            counts=near.counts if self.gp.weigh_repeats else None,
+            features=prior.features,
+            kernel=self.gp.kernel,
+        )

@@ -1,0 +1,118 @@
+"""A neighbourhood: the centre and the points around it, as the Gaussian process sees them.
+
+Shapes: n points, d parameters, S states.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from abps.arrays import Array
+from abps.data.visits import Visits
+from abps.data.window import Point
+from abps.model.chart import Chart, Coordinates
+from abps.policies.policy import Policy
+
+__all__ = ["Neighbourhood"]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """What was measured around a centre, in the coordinates of a chart, returns divided by `scale`."""
+
+    centre: Policy
+    """π_θ"""
+    entries: tuple[Point, ...]
+    """The window's points, oldest first; the newest centre among them is θ."""
+    scale: float = 1.0
+    """Returns are divided by it."""
+    chart: Chart | None = None
+    """None: the identity."""
+    remap: bool = False
+    """Whether points run under another normaliser are re-mapped into the current one's coordinates."""
+
+    @cached_property
+    def parameters(self) -> Array:
+        """X (n, d), in the current normaliser's coordinates."""
+        if not self.remap:
+            return np.array([point.parameters for point in self.entries])
+        space, normaliser = self.centre.space, self.centre.normaliser
+        return np.array([space.remapped(p.parameters, p.normaliser, normaliser) for p in self.entries])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """The chart at θ."""
+        from abps.model.chart import Identity
+
+        return (self.chart or Identity()).at(self.centre, self.all_visits)
+
+    @cached_property
+    def points(self) -> Array:
+        """Z (n, d): the points in the chart."""
+        return self.coordinates.to_chart(self.parameters)
+
+    @property
+    def theta(self) -> Array:
+        """θ (d,) in the chart."""
+        return self.coordinates.centre
+
+    @cached_property
+    def returns(self) -> Array:
+        """Ĵ(X) (n,), scaled."""
+        return np.array([point.value for point in self.entries]) / self.scale
+
+    @cached_property
+    def counts(self) -> Array:
+        """Episodes behind every return (n,)."""
+        return np.array([float(len(point.returns)) for point in self.entries])
+
+    @property
+    def repeats(self) -> list[Array]:
+        """The scaled returns of every point that was run more than once: what the noise is estimated from."""
+        return [point.returns / self.scale for point in self.entries if len(point.returns) > 1]
+
+    @property
+    def newest_centre(self) -> Point:
+        """θ with its episodes."""
+        return next(point for point in reversed(self.entries) if point.role == "centre")
+
+    @property
+    def centre_value(self) -> float:
+        """Ĵ(θ), scaled: the mean return of the newest centre."""
+        return self.newest_centre.value / self.scale
+
+    @property
+    def centre_visits(self) -> Visits:
+        """The states of the newest centre."""
+        return visits_of(self.newest_centre)
+
+    def action_change(self, parameters: Array) -> float:
+        """How much other parameters (d,) change the actions on the centre's states: RMS, in halves of their ranges."""
+        visits, centre = self.centre_visits, self.centre
+        after = centre.space.actions(parameters, visits.states, centre.normaliser)
+        changes = (after - centre.actions(visits.states)) / centre.spec.action_half
+        return float(np.sqrt(np.square(changes).mean(axis=1) @ (visits.weights / visits.weights.sum())))
+
+    @property
+    def all_visits(self) -> Visits | None:
+        """The states of all points, every point counting alike; None where states are not kept."""
+        known = [point.visits for point in self.entries if point.visits is not None]
+        if not known:
+            return None
+        return Visits(
+            np.concatenate([item.states for item in known]),
+            np.concatenate([item.actions for item in known]),
+            np.concatenate([item.weights / item.weights.sum() for item in known]),
+        )
+
+
+def visits_of(point: Point) -> Visits:
+    """The states of a point.
+
+    Raises:
+        RuntimeError: they were not kept.
+    """
+    if point.visits is None:
+        raise RuntimeError("this point's visited states were not kept; the setting `states` says how many to keep")
+    return point.visits

@@ -1,0 +1,191 @@
+"""One deterministic policy, the space it comes from, and its file.
+
+Shapes: d parameters, n policies, m states, s observation size, a action size. A policy file is an `.npz` of plain arrays;
+docs/hardware.md shows how to act on it with numpy alone.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps.arrays import Array
+from abps.errors import ConfigError
+from abps.normaliser import STD_FLOOR, Normaliser
+from abps.npz import read_npz
+from abps.policies.base import Controller, FastControl, PolicyClass
+from abps.registry import KINDS, RENAMED, find, kind_of
+from abps.settings import from_dict, to_dict
+from abps.tasks.spec import TaskSpec
+
+__all__ = ["Policy", "PolicySpace", "load_policy"]
+
+MAX_PARAMETERS = 10_000_000
+"""More numbers than any policy has; a file that claims more is refused before memory is reserved for it."""
+
+SHARED_ARRAYS = ("kind", "task", "observation_mean", "observation_count", "observation_m2", "action_low", "action_high")
+"""Arrays of every policy file; a class adds its own, most of them `weights`."""
+
+
+@dataclass(frozen=True)
+class PolicySpace:
+    """The policies of one class on one task."""
+
+    policy_class: PolicyClass
+    spec: TaskSpec
+
+    @cached_property
+    def size(self) -> int:
+        """d: the number of parameters."""
+        return self.initial().size
+
+    def initial(self) -> Array:
+        """The parameters (d,) that a search starts from."""
+        return np.array(self.policy_class.initial(self.spec), dtype=np.float64)
+
+    def actions(self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """π(s) for m states, of one policy or of n: (d,) or (n, d), (m, s) → (m, a) or (n, m, a)."""
+        return self.policy_class.actions(self.spec, parameters, normaliser.apply(observations))
+
+    def pullback(
+        self,
+        parameters: Array,
+        observations: NDArray[np.floating],
+        normaliser: Normaliser,
+        cotangents: NDArray[np.floating],
+    ) -> Array:
+        """Σ_m cotangent_m · ∂π(s_m)/∂parameters: (m, a) or (k, m, a) cotangents → (d,) or (k, d)."""
+        return self.policy_class.pullback(self.spec, parameters, normaliser.apply(observations), cotangents)
+
+    def metric(
+        self, parameters: Array, observations: NDArray[np.floating], normaliser: Normaliser, weights: Array
+    ) -> Array:
+        """Blocks (b, d/b, d/b) of the metric of the actions over m weighted states; see `PolicyClass.metric`."""
+        shares = weights / weights.sum()
+        return self.policy_class.metric(self.spec, parameters, normaliser.apply(observations), shares)
+
+    def remapped(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
+        """Parameters that mean under `new` what `parameters` meant under `old`.
+
+        Exact where the mean stays, or where the class has a `bias`. A sensor that had not moved has no scale to keep:
+        its weight would grow by a factor of up to std / STD_FLOOR, for ever.
+        """
+        arrays = self.policy_class.to_arrays(self.spec, parameters)
+        if "weights" not in arrays:
+            return parameters
+        factor = np.where(old.std > STD_FLOOR, new.std / old.std, 1.0)
+        weights = arrays["weights"]
+        changed = {**arrays, "weights": weights * factor}
+        if "bias" in arrays:
+            changed["bias"] = arrays["bias"] + weights @ ((new.mean - old.mean) / old.std)
+        return self.policy_class.from_arrays(self.spec, changed)
+
+    def policy(self, parameters: Array, normaliser: Normaliser) -> "Policy":
+        """The policy with these parameters."""
+        return Policy(self, parameters, normaliser)
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One deterministic policy: call it with an observation to get an action. Saved as `.npz`, readable with numpy."""
+
+    space: PolicySpace
+    parameters: Array
+    """(d,)"""
+    normaliser: Normaliser
+    act: Controller = field(init=False, repr=False)
+    """The map from one observation (s,) to one action (a,), ready for a control loop."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "act", self._controller())
+
+    def _controller(self) -> Controller:
+        policy_class = self.space.policy_class
+        if isinstance(policy_class, FastControl):
+            return policy_class.controller(self.spec, self.parameters, self.normaliser)
+        return lambda observation: self.actions(np.asarray(observation)[None])[0]
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task it was made for."""
+        return self.space.spec
+
+    def __call__(self, observation: NDArray[np.floating]) -> Array:
+        """Return the action (a,) for one observation (s,), or (m, a) for a batch (m, s)."""
+        return self.act(observation) if np.ndim(observation) == 1 else self.actions(observation)
+
+    def actions(self, observations: NDArray[np.floating]) -> Array:
+        """π(s) for m states: (m, s) → (m, a)."""
+        return self.space.actions(self.parameters, np.asarray(observations), self.normaliser)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as `.npz`."""
+        with Path(path).open("wb") as file:
+            self.write(file)
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the policy as plain arrays, no pickle."""
+        np.savez(file, **self.arrays())
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything that acting needs, as named plain arrays."""
+        policy_class = self.space.policy_class
+        settings = {name: value for name, value in to_dict(policy_class).items() if name != "kind"}
+        return {
+            "kind": np.array(kind_of(type(policy_class))),
+            **({"settings": np.array(json.dumps(settings))} if settings else {}),
+            "task": np.array(self.spec.name),
+            **policy_class.to_arrays(self.spec, self.parameters),
+            "observation_mean": self.normaliser.mean,
+            "observation_std": self.normaliser.std,
+            "observation_count": np.array(self.normaliser.count),
+            "observation_m2": self.normaliser.m2,
+            "action_low": np.array(self.spec.action_low),
+            "action_high": np.array(self.spec.action_high),
+        }
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Read what `Policy.save` wrote; nothing in the file is executed, every shape is checked.
+
+    Raises:
+        ConfigError: the file is missing, is no policy, or its class is not registered.
+    """
+    try:
+        data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)
+        return _policy(data)
+    except FileNotFoundError as error:
+        raise ConfigError(f"no policy file at {path}") from error
+    except Exception as error:
+        raise ConfigError(f"{path} is not a policy file of abps: {error}") from error
+
+
+def _policy(data: dict[str, Any]) -> Policy:
+    mean, m2, low, high = (
+        np.asarray(data[name], dtype=np.float64)
+        for name in ("observation_mean", "observation_m2", "action_low", "action_high")
+    )
+    if mean.ndim != 1 or m2.shape != mean.shape or low.ndim != 1 or high.shape != low.shape:
+        raise ValueError(f"shapes do not fit: mean {mean.shape}, m2 {m2.shape}, action_low {low.shape}")
+    kind = str(data["kind"])
+    if RENAMED.get(("policy", kind), kind) not in KINDS["policy"]:  # A stranger's file must not import modules.
+        raise ValueError(f"unknown policy kind {kind!r}; `abps.register` its class first")
+    policy_class = from_dict(find("policy", kind), {"kind": kind, **json.loads(str(data.get("settings", "{}")))})
+    spec = TaskSpec(
+        name=str(data["task"]),
+        observation_dim=mean.size,
+        action_dim=low.size,
+        action_low=tuple(float(x) for x in low),
+        action_high=tuple(float(x) for x in high),
+    )
+    skipped = {*SHARED_ARRAYS, "observation_std", "settings"}
+    own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if name not in skipped}
+    if not all(np.all(np.isfinite(part)) for part in (*own.values(), mean, m2)) or np.any(m2 < 0.0):
+        raise ValueError("a number is not finite, or a variance is negative")
+    parameters = policy_class.from_arrays(spec, own)
+    normaliser = Normaliser(max(int(data["observation_count"]), 0), mean, m2)
+    return PolicySpace(policy_class, spec).policy(parameters, normaliser)

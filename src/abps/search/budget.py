@@ -1,0 +1,21 @@
+"""When a search stops."""
+
+from dataclasses import dataclass
+
+from abps.settings import require, setting
+
+__all__ = ["BudgetConfig"]
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """When a search stops; 0 or none switches a condition off. The query under way is always finished."""
+
+    episodes: int = setting(0, "training episodes, all of them counted", common=True)
+    steps: int = setting(0, "training environment steps")
+    target: float | None = setting(None, "stop when a centre's mean undiscounted return reaches this", common=True)
+    plateau: int = setting(0, "stop after so many outer iterations without a better centre")
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "steps", "plateau"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative")

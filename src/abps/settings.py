@@ -1,0 +1,120 @@
+"""Settings: frozen dataclasses of plain values, and parts that are chosen by kind.
+
+A *part* is a frozen dataclass whose fields are its settings and whose methods are its behaviour. Alternatives form a
+family: all step rules derive from `StepRule`, and a field of type `StepRule` takes any of them. In YAML a part is a group
+with its `kind`; what does not belong to that kind is refused. The string in `setting(default, help)` is what `--help` and
+docs/settings.md print: meaning, unit, and the paper's symbol. `__post_init__` only validates.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import field, fields, is_dataclass
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from abps.errors import ConfigError
+from abps.registry import find, kind_of, nearest
+
+__all__ = ["KIND", "Part", "from_dict", "replace", "require", "setting", "to_dict"]
+
+T = TypeVar("T")
+
+KIND = "kind"
+"""The key under which a part's kind stands in a settings file."""
+
+
+class Part:
+    """Base of all families. A family's base sets `family` to its name in the registry."""
+
+    family: ClassVar[str]
+
+
+def setting(default: Any, help: str, *, common: bool = False) -> Any:
+    """A documented field of a settings class.
+
+    Args:
+        default: its default value; a nested part or group is given as an instance.
+        help: meaning, unit and range, the paper's symbol.
+        common: whether `--help` shows it; `--help-all` shows every setting.
+    """
+    return field(default=default, metadata={"help": help, "common": common})
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise a `ConfigError` unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def replace(config: T, **changes: Any) -> T:
+    """`dataclasses.replace`, typed for any settings class."""
+    return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+
+
+def to_dict(config: Any) -> Any:
+    """Return settings as nested dictionaries of scalars and lists; a part starts with its `kind`."""
+    if is_dataclass(config) and not isinstance(config, type):
+        own = {item.name: to_dict(getattr(config, item.name)) for item in fields(config)}
+        return {KIND: kind_of(type(config)), **own} if isinstance(config, Part) else own
+    return list(config) if isinstance(config, tuple) else config
+
+
+def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None) -> T:
+    """Build settings from nested dictionaries; a field that is missing keeps its default.
+
+    Args:
+        cls: a settings class, or the base of a family of parts.
+        values: what `to_dict` returned, or part of it.
+        where: the dotted path of this group, for errors.
+        default: what missing fields are taken from, when it is of the same kind.
+
+    Raises:
+        ConfigError: an unknown name, or a value of the wrong type.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where.rstrip('.') or 'the settings'} must be a group of settings, got {values!r}")
+    given = dict(values)
+    if issubclass(cls, Part):
+        kind = given.pop(KIND, None)
+        if kind is None and default is None:
+            raise ConfigError(f"{where}kind is missing: say which {cls.family} it is")
+        cls = type(default) if kind is None else typing.cast("type[T]", find(cls.family, kind))
+    known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    arguments: dict[str, Any] = {}
+    base = default if type(default) is cls else None
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"unknown setting {where}{name}{nearest(name, known)}")
+        inner = getattr(base, name) if base is not None else _default_of(cls, name)
+        arguments[name] = _typed(hints[name], value, f"{where}{name}", inner)
+    return dataclasses.replace(base, **arguments) if base is not None else cls(**arguments)  # type: ignore[type-var]
+
+
+def _default_of(cls: type, name: str) -> Any:
+    default = next(item.default for item in fields(cls) if item.name == name)  # type: ignore[arg-type]
+    return None if default is dataclasses.MISSING else default
+
+
+def _typed(hint: Any, value: Any, where: str, default: Any) -> Any:
+    """Check `value` against a field's type."""
+    arms = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    if value is None and types.NoneType in arms:
+        return None
+    group = next((arm for arm in arms if isinstance(arm, type) and (is_dataclass(arm) or issubclass(arm, Part))), None)
+    if group is not None:
+        return from_dict(group, value, where=f"{where}.", default=default)
+    try:
+        return msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where} {_expected(hint, value)}") from error
+
+
+def _expected(hint: Any, value: Any) -> str:
+    choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    if choices:
+        return f"must be one of {', '.join(choices)}; got {value!r}"
+    return f"must be of type {getattr(hint, '__name__', None) or hint}, got {value!r}"

@@ -1,0 +1,50 @@
+"""The contract of a step rule: from a fitted model to the next centre.
+
+A rule is a pure function of the model and of what it remembers; its memory is a dataclass that the search keeps and saves.
+All points are in the chart of the model's neighbourhood. Shapes: d parameters.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from abps.arrays import Array
+from abps.model.gp import Model
+from abps.settings import Part
+from abps.state import NoMemory
+
+__all__ = ["Move", "StepInput", "StepRule"]
+
+
+class StepInput(NamedTuple):
+    """What a rule may look at."""
+
+    model: Model
+    weights: Array | None = None
+    """The critics' chosen weights (k,); None for a prior without critics."""
+    memory: Any = None
+    """What the rule returned last time, or a fresh `memory_type()`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """Where the centre goes, what to write down about it, and what to remember."""
+
+    centre: Array
+    """(d,)"""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    memory: Any = None
+    """None: as before."""
+
+
+class StepRule(Part, ABC):
+    """Chooses the move that ends an outer iteration."""
+
+    family: ClassVar[str] = "step"
+
+    memory_type: ClassVar[type] = NoMemory
+    """A dataclass of arrays and scalars that the rule remembers; made without arguments before the first move."""
+
+    @abstractmethod
+    def __call__(self, given: StepInput) -> Move:
+        """The move."""
