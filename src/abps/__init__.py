@@ -10,11 +10,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbpsError",
-    "AbsConfig",
     "ArsConfig",
     "BudgetConfig",
     "ConfigError",
     "Failed",
+    "LocalSearchConfig",
     "Normaliser",
     "NumericsError",
     "Policy",
@@ -32,33 +32,43 @@ __all__ = [
     "load_policy",
     "make_search",
     "make_task",
+    "register",
+    "register_search",
     "run_episode",
     "search_config",
     "task_config",
 ]
 
 if TYPE_CHECKING:
-    from abps.config import AbsConfig, ArsConfig, BudgetConfig, TaskConfig
     from abps.errors import AbpsError, ConfigError, NumericsError, RunError, ShapeError, TaskError
     from abps.normaliser import Normaliser
     from abps.policies import Policy, load_policy
-    from abps.presets import search_config, task_config
+    from abps.registry import register
     from abps.rollouts.episode import attempt_episode, run_episode
+    from abps.search.ars import ArsConfig
     from abps.search.base import Query, SearchResult
-    from abps.search.registry import make_search
+    from abps.search.budget import BudgetConfig
+    from abps.search.local import LocalSearchConfig
+    from abps.search.registry import make_search, register_search, search_config
+    from abps.tasks.catalogue import task_config
+    from abps.tasks.config import TaskConfig
     from abps.tasks.gym import Task, make_task
     from abps.tasks.spec import TaskSpec
     from abps.trajectory import Failed, Trajectory
 
 _HOMES = {
-    "abps.config": ("AbsConfig", "ArsConfig", "BudgetConfig", "TaskConfig"),
     "abps.errors": ("AbpsError", "ConfigError", "NumericsError", "RunError", "ShapeError", "TaskError"),
     "abps.normaliser": ("Normaliser",),
     "abps.policies": ("Policy", "load_policy"),
-    "abps.presets": ("search_config", "task_config"),
+    "abps.registry": ("register",),
     "abps.rollouts.episode": ("attempt_episode", "run_episode"),
+    "abps.search.ars": ("ArsConfig",),
     "abps.search.base": ("Query", "SearchResult"),
-    "abps.search.registry": ("make_search",),
+    "abps.search.budget": ("BudgetConfig",),
+    "abps.search.local": ("LocalSearchConfig",),
+    "abps.search.registry": ("make_search", "register_search", "search_config"),
+    "abps.tasks.catalogue": ("task_config",),
+    "abps.tasks.config": ("TaskConfig",),
     "abps.tasks.gym": ("Task", "make_task"),
     "abps.tasks.spec": ("TaskSpec",),
     "abps.trajectory": ("Failed", "Trajectory"),

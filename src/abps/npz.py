@@ -27,9 +27,7 @@ KINDS = "fiubU"
 """Floats, integers, booleans and text; never objects, which would need pickle."""
 
 
-def read_npz(
-    path: Path, limits: Mapping[str, int] | int, *, required: tuple[str, ...] = ()
-) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path, limits: Mapping[str, int] | int, *, required: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
     """Return the named arrays of an `.npz` file.
 
     Args:

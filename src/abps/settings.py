@@ -18,7 +18,7 @@ import msgspec
 from abps.errors import ConfigError
 from abps.registry import find, kind_of, nearest
 
-__all__ = ["KIND", "Part", "from_dict", "replace", "require", "setting", "to_dict"]
+__all__ = ["KIND", "Part", "from_dict", "replace", "require", "setting", "to_dict", "with_changes"]
 
 T = TypeVar("T")
 
@@ -92,6 +92,51 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
         inner = getattr(base, name) if base is not None else _default_of(cls, name)
         arguments[name] = _typed(hints[name], value, f"{where}{name}", inner)
     return dataclasses.replace(base, **arguments) if base is not None else cls(**arguments)  # type: ignore[type-var]
+
+
+def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T:
+    """Return settings with dotted names replaced by texts, all at once, because some are only valid together.
+
+    Naming a part by its kind (`step=walk`) takes that kind with its own defaults, and `step.length=0.02` then belongs to
+    it. A list takes its values separated by commas.
+
+    Raises:
+        ConfigError: an unknown name, or a value of the wrong type.
+    """
+    document = to_dict(config)
+    for name in sorted(changes, key=lambda name: name.count(".")):  # Kinds before what belongs to them.
+        *groups, last = name.split(".")
+        place = document
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{where}{name}: {group} is a setting, not a group of settings")
+        known = place.get(last)
+        if isinstance(known, dict):
+            if known.get(KIND) != changes[name]:
+                place[last] = {KIND: changes[name]}
+        else:
+            place[last] = _read(changes[name], known)
+    return from_dict(type(config), document, where=where)
+
+
+def _read(text: str, default: Any) -> Any:
+    """A value from text; a setting that is a list takes its values separated by commas."""
+    if isinstance(default, list):
+        return [_scalar(part.strip()) for part in text.split(",")]
+    return text if isinstance(default, str) else _scalar(text)
+
+
+def _scalar(text: str) -> Any:
+    words = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _default_of(cls: type, name: str) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 
 from abps.cli.train import default_budget
 from abps.errors import ConfigError
-from abps.presets import PRESETS
-from abps.search.registry import SEARCHES
+
+from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import GRIDS, Cell, Grid, make_cells, parse_assignment, parse_axis, parse_names, parse_seeds
 

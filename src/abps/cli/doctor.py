@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
-    from abps.presets import PAPER_TASKS
+    from abps.tasks.catalogue import PAPER_TASKS
     from abps.run.directory import stamp_versions
 
     versions = stamp_versions()
@@ -56,7 +56,7 @@ def _try_task(name: str) -> None:
 
     from abps.normaliser import Normaliser
     from abps.policies import Policy
-    from abps.presets import task_config
+    from abps.tasks.catalogue import task_config
     from abps.rollouts import run_episode
     from abps.tasks.gym import make_task
 

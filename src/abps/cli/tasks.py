@@ -11,7 +11,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from abps.presets import PAPER_TASKS
+    from abps.tasks.catalogue import PAPER_TASKS
 
     rows = [
         {

@@ -145,9 +145,7 @@ class DirectAdvantages(Protocol):
         ...
 
 
-def advantages(
-    critics: Critics, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
-) -> Array:
+def advantages(critics: Critics, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
     """Q_i(s, a) − Q_i(s, π_θ(s)) of every member, for n actions at each of m states: (m, s), (n, m, a) → (k, n, m)."""
     if isinstance(critics, DirectAdvantages):
         return critics.advantages(centre, states, actions)

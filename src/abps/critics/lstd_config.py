@@ -56,9 +56,7 @@ class Split(FeatureMap):
     size: int = setting(512, "random ReLU features of the state's value")
     bias: float = setting(1.0, "std of the random features' biases")
     layer_norm: bool = setting(False, "layer-normalise the random features")
-    value_ridges: tuple[float, ...] = setting(
-        (0.001,), "ridge strengths of the state's value, cycled over the groups"
-    )
+    value_ridges: tuple[float, ...] = setting((0.001,), "ridge strengths of the state's value, cycled over the groups")
     quadratic_ridge: float = setting(
         0.5, "ridge strength of the products of departures, the advantage's quadratic terms; 0 leaves them out"
     )

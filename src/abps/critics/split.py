@@ -94,7 +94,11 @@ class SplitFeatures:
         self.linear = slice(value.size, value.size + action_dim * (observation_dim + 1))
         self.products = slice(self.linear.stop, self.linear.stop + self.rows.size)
         self.size = self.products.stop
-        blocks = (Block(slice(0, value.size), value_ridge), Block(self.linear, None), Block(self.products, quadratic_ridge))
+        blocks = (
+            Block(slice(0, value.size), value_ridge),
+            Block(self.linear, None),
+            Block(self.products, quadratic_ridge),
+        )
         self.blocks = tuple(block for block in blocks if block.place.start < block.place.stop)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[np.float32]:

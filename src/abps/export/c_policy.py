@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from abps.errors import ConfigError
-from abps.export.form import Array, Form, literal, safe_text
+from abps.arrays import Array
+from abps.export.form import LinearPolicyArrays, literal, safe_text
 from abps.export.numpy_policy import through_program
 
 __all__ = ["act_c", "compiler", "write_c"]
@@ -88,7 +89,7 @@ SQUASH = {
 }
 
 
-def write_c(form: Form, directory: Path) -> list[Path]:
+def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.h` and `policy.c`; return the files."""
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]

@@ -10,25 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import ConfigError, NumericsError
 from abps.policies import Policy
+from abps.policies.base import LinearForm
+from abps.registry import kind_of
 from abps.seeding import generator
 
-__all__ = ["TOLERANCE", "Form", "check", "literal", "safe_text", "sample_observations"]
-
-Array = NDArray[np.float64]
+__all__ = ["TOLERANCE", "LinearPolicyArrays", "check", "literal", "safe_text", "sample_observations"]
 
 TOLERANCE = 1e-6
 """Largest difference of an action, in units of half its range when that is larger than one."""
 
-SQUASHING = {"linear-tanh": "tanh", "direct": "clip"}
-"""Policy kind → what keeps its actions inside the bounds."""
-
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class LinearPolicyArrays:
     """A policy as numbers."""
 
     task: str
@@ -46,19 +43,21 @@ class Form:
     """(a,)"""
 
     @classmethod
-    def of(cls, policy: Policy) -> "Form":
+    def of(cls, policy: Policy) -> "LinearPolicyArrays":
         """Read a policy's numbers.
 
         Raises:
             ConfigError: its class is one that no exporter knows.
         """
-        spec = policy.spec
-        if spec.policy not in SQUASHING:
-            raise ConfigError(f"policies of kind {spec.policy!r} cannot be exported; known: {', '.join(SQUASHING)}")
+        spec, policy_class = policy.spec, policy.space.policy_class
+        if not isinstance(policy_class, LinearForm):
+            kind = kind_of(type(policy_class))
+            raise ConfigError(f"policies of kind {kind!r} cannot be exported: they are not linear before a squashing")
+        arrays = policy_class.to_arrays(spec, policy.parameters)
         return cls(
             task=spec.name,
-            squash=SQUASHING[spec.policy],
-            weights=policy.parameters.reshape(spec.action_dim, spec.observation_dim),
+            squash=policy_class.squash,
+            weights=arrays["weights"],
             mean=policy.normaliser.mean,
             std=policy.normaliser.std,
             low=np.array(spec.action_low),
@@ -76,7 +75,7 @@ class Form:
         return (self.high - self.low) / 2.0
 
 
-def sample_observations(form: Form, count: int = 200) -> Array:
+def sample_observations(form: LinearPolicyArrays, count: int = 200) -> Array:
     """Random observations around those the policy has seen, some far outside, and all zeros; (m, s)."""
     rng = generator(0, "export", form.task)
     near = form.mean + 3.0 * form.std * rng.standard_normal((count, form.mean.size))
@@ -95,7 +94,7 @@ def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
     Raises:
         NumericsError: an action differs by more than `TOLERANCE`.
     """
-    form = Form.of(policy)
+    form = LinearPolicyArrays.of(policy)
     observations = sample_observations(form)
     expected = np.stack([policy(observation) for observation in observations])
     actions = np.asarray(act(observations), dtype=np.float64)

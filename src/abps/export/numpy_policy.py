@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from abps.export.form import Array, Form, literal, safe_text
+from abps.arrays import Array
+from abps.export.form import LinearPolicyArrays, literal, safe_text
 
 __all__ = ["act_numpy", "write_numpy"]
 
@@ -55,7 +56,7 @@ SQUASH = {
 }
 
 
-def write_numpy(form: Form, directory: Path) -> list[Path]:
+def write_numpy(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
     path = Path(directory) / FILE
     rows = "\n".join(f"    [{_numbers(row)}]," for row in form.weights)

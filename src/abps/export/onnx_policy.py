@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abps.errors import ConfigError
-from abps.export.form import Array, Form, safe_text
+from abps.arrays import Array
+from abps.export.form import LinearPolicyArrays, safe_text
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -18,7 +19,7 @@ OPSET, IR_VERSION = 17, 8
 """Old enough for runtimes since 2022, new enough for all operators used."""
 
 
-def write_onnx(form: Form, directory: Path) -> list[Path]:
+def write_onnx(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.onnx`; return the files.
 
     Raises:
@@ -43,7 +44,7 @@ def act_onnx(directory: Path, observations: Array) -> Array:
     return session.run(["action"], {"observation": observations})[0]
 
 
-def _model(form: Form, onnx: Any) -> "ModelProto":
+def _model(form: LinearPolicyArrays, onnx: Any) -> "ModelProto":
     helper, double = onnx.helper, onnx.TensorProto.DOUBLE
     constants = {
         "mean": form.mean, "std": form.std, "weights": np.ascontiguousarray(form.weights.T), "centre": form.centre,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from abps.config import TaskConfig
+from abps.tasks.config import TaskConfig
 from abps.errors import ConfigError, TaskError
 from abps.policies import Policy
 from abps.seeding import integer_seed

@@ -374,7 +374,12 @@ def _fallback(likelihood: MarginalLikelihood, lower: Array, upper: Array, previo
 
 
 def _starts(
-    likelihood: MarginalLikelihood, lower: Array, upper: Array, effort: Effort, rng: np.random.Generator, previous: Hyper | None
+    likelihood: MarginalLikelihood,
+    lower: Array,
+    upper: Array,
+    effort: Effort,
+    rng: np.random.Generator,
+    previous: Hyper | None,
 ) -> tuple[Array, list[str]]:
     """Starts (m, size) and their names: warm, the centre of the bounds, then in turn equal, nearly equal and mostly long lengthscales.
 
@@ -401,7 +406,12 @@ def _starts(
 
 
 def _search(
-    likelihood: MarginalLikelihood, lower: Array, upper: Array, effort: Effort, rng: np.random.Generator, previous: Hyper | None
+    likelihood: MarginalLikelihood,
+    lower: Array,
+    upper: Array,
+    effort: Effort,
+    rng: np.random.Generator,
+    previous: Hyper | None,
 ) -> Fit:
     starts, names = _starts(likelihood, lower, upper, effort, rng, previous)
     values = np.array([_value(likelihood, start) for start in starts])
@@ -419,7 +429,9 @@ def _search(
     parameters, value = found.points[0], -float(found.losses[0])
     if not value >= values[order[0]]:  # Every lane was bad.
         parameters, value, winner = starts[order[0]], float(values[order[0]]), names[order[0]]
-    return Fit(likelihood.hyper(parameters), float(value), winner, "", likelihood.evaluations, likelihood.jitter(parameters))
+    return Fit(
+        likelihood.hyper(parameters), float(value), winner, "", likelihood.evaluations, likelihood.jitter(parameters)
+    )
 
 
 def _explore(
@@ -433,7 +445,9 @@ def _explore(
         if not ended.any() or found.merged.sum() >= max(len(found.merged) - 1, 1):
             break
         best = points[np.argmin(np.where(ended, losses, np.inf))]
-        around = [_neighbour(best, likelihood.l, lower, upper, rng, swap=k % 2 == 1) for k in range(effort.round_starts)]
+        around = [
+            _neighbour(best, likelihood.l, lower, upper, rng, swap=k % 2 == 1) for k in range(effort.round_starts)
+        ]
         found = _descend(
             likelihood, np.array(around), lower, upper, effort, _COARSE, known=(points[ended], losses[ended])
         )

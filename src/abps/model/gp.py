@@ -63,9 +63,7 @@ class GP:
 
     def __post_init__(self) -> None:
         require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
-        require(
-            self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1"
-        )
+        require(self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1")
         require(self.noise_floor > 0, "noise_floor must be positive")
 
     def fit(

@@ -173,9 +173,7 @@ class AdvantageLearner(PriorLearner):
         if prior.reset_worst and iteration > 0:
             memory.reset = worst_member(memory.scores, only_negative=prior.reset_only_negative)
         with self._timed("critics"):
-            report = self.critics.start_centre(
-                neighbourhood.centre, _stored(replay), neighbourhood.scale, memory.reset
-            )
+            report = self.critics.start_centre(neighbourhood.centre, _stored(replay), neighbourhood.scale, memory.reset)
         memory.diverged = len(report.diverged)
         self._score(neighbourhood, iteration)
 

@@ -27,7 +27,7 @@ __all__ = [
     "save_checkpoint",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the layout; a golden file of every version lies in tests/run/golden."""
 
 KEPT = 2

@@ -16,12 +16,17 @@ from typing import Any
 
 import yaml
 
-from abps.config import BudgetConfig, HardwareConfig, RunConfig, TaskConfig, from_dict, to_dict
 from abps.errors import ConfigError, RunError
+from abps.run.config import RunConfig
 from abps.run.files import read_bounded, replace_atomically
-from abps.search.registry import search_entry
+from abps.search.base import SearchConfig
+from abps.search.budget import BudgetConfig
+from abps.settings import from_dict, to_dict
+from abps.tasks.config import HardwareConfig, TaskConfig
 
 __all__ = [
+    "FORMAT",
+    "OldFormatError",
     "RunSettings",
     "claim",
     "create_directory",
@@ -38,7 +43,13 @@ __all__ = [
 
 MAX_CONFIG_BYTES = 1024 * 1024
 MAX_VARIANT_NAME = 120
+FORMAT = 2
+"""Version of config.yaml; format 1 had no such line (abps 0.1.0)."""
 STAMPED = ("numpy", "scipy", "jax", "gymnasium", "mujoco")
+
+
+class OldFormatError(RunError):
+    """A whole run whose settings another version of abps wrote."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class RunSettings:
 
     task: TaskConfig
     search: str
-    search_config: Any
+    search_config: SearchConfig
     budget: BudgetConfig
     run: RunConfig
     seed: int
@@ -112,6 +123,7 @@ def write_settings(path: Path, settings: RunSettings) -> None:
 def settings_document(settings: RunSettings) -> dict[str, Any]:
     """Return the settings as nested dictionaries of scalars and lists, as `config.yaml` holds them."""
     return {
+        "format": FORMAT,
         "seed": settings.seed,
         **({"variant": settings.variant} if settings.variant else {}),
         "task": to_dict(settings.task),
@@ -130,7 +142,7 @@ def settings_from_document(document: Any) -> RunSettings:
     return RunSettings(
         task=from_dict(TaskConfig, document["task"], where="task."),
         search=search,
-        search_config=from_dict(search_entry(search).config, document["search"]["settings"], where=f"{search}."),
+        search_config=from_dict(SearchConfig, document["search"]["settings"], where=f"{search}."),
         budget=from_dict(BudgetConfig, document["budget"], where="budget."),
         run=from_dict(RunConfig, document["run"], where="run."),
         seed=seed,
@@ -149,9 +161,24 @@ def read_settings(path: Path) -> RunSettings:
     if not file.exists():
         raise RunError(f"there is no run in {path} (no config.yaml)")
     try:
-        return settings_from_document(parse_yaml(read_bounded(file, MAX_CONFIG_BYTES)))
+        document = parse_yaml(read_bounded(file, MAX_CONFIG_BYTES))
+        if isinstance(document, dict) and document.get("format", 1) != FORMAT and "search" in document:
+            raise OldFormatError(f"the run in {path} was made by another version: {_format_sentence(path, document)}")
+        return settings_from_document(document)
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RunError(f"{file} is damaged: {error}") from error
+
+
+def _format_sentence(path: Path, document: dict[str, Any]) -> str:
+    try:
+        stamp = json.loads(read_bounded(path / "versions.json", MAX_CONFIG_BYTES))
+        writer = f"abps {stamp['abps']} (commit {stamp['commit']})"
+    except (RunError, ValueError, KeyError, TypeError):
+        writer = "an older abps"
+    return (
+        f"its settings have format {document.get('format', 1)!r}, this version reads format {FORMAT}. Go on with it by "
+        f"{writer}; `abps report` and `abps export` read it here all the same"
+    )
 
 
 class _PlainLoader(yaml.SafeLoader):

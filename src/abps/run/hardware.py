@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abps.config import BudgetConfig, HardwareConfig, RunConfig, TaskConfig, replace
 from abps.errors import ConfigError, RunError, ShapeError
 from abps.policies import Policy
-from abps.presets import search_config
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, create_directory, read_settings
 from abps.run.files import replace_atomically
 from abps.run.run import Run, open_run
 from abps.run.trajectory_files import read_trajectory
-from abps.search.base import Metrics, Query
+from abps.search.base import Metrics, Query, SearchConfig
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
+from abps.tasks.config import HardwareConfig, TaskConfig
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
@@ -62,7 +65,7 @@ def create_hardware_run(
     hardware: HardwareConfig,
     *,
     search: str = "abs",
-    config: Any = None,
+    config: SearchConfig | None = None,
     budget: BudgetConfig | None = None,
     seed: int = 0,
 ) -> None:
@@ -70,7 +73,7 @@ def create_hardware_run(
 
     Args:
         path: where; there must be no run yet.
-        task: its `name`, `gamma`, `horizon`, `normalise` and reward settings count; its `id` does not.
+        task: its `name`, `gamma`, `horizon` and `reward_scale` count; its `id` does not.
         hardware: sizes and bounds.
         search: a name of the registry.
         config: the search's settings; None takes those of the preset `cpu`.
@@ -115,9 +118,6 @@ def hardware_spec(settings: RunSettings) -> TaskSpec:
         gamma=task.gamma,
         horizon=task.horizon or 1000,
         reward_scale=task.reward_scale,
-        reward_shift=task.reward_shift,
-        normalise=task.normalise,
-        policy=task.policy,
     )
 
 

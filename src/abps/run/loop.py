@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from abps.config import RunConfig
+from abps.run.config import RunConfig
 from abps.errors import RunError
 from abps.policies import Policy
 from abps.rollouts.pool import Job, Pool, make_pool

@@ -31,6 +31,7 @@ from abps.run.scoreboard import Evaluator, Scoreboard
 from abps.run.spool import Finished, Spool
 from abps.search.base import Metrics, Query, Search
 from abps.search.registry import make_search
+from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
@@ -139,7 +140,7 @@ class Run:
         if target is not None and best is not None and best.value >= target:
             reasons["target"] = f"an evaluated policy returned {best.value:.4g}, the target is {target:.4g}"
         plateau = self.settings.budget.plateau
-        if plateau and self.search.centre_return is None and self._iterations_without_gain() >= plateau:
+        if plateau and self.search.progress.centre_return is None and self._iterations_without_gain() >= plateau:
             reasons["plateau"] = f"no better evaluated centre for {plateau} outer iterations"
         return reasons
 
@@ -198,7 +199,7 @@ class Run:
         except (MemoryError, ValueError, OverflowError) as error:
             raise RunError(f"the settings ask for arrays that cannot be had here: {error}") from error
         self.metrics = MetricsFile(self.path)
-        self.scoreboard = Scoreboard(self.spec, settings.run.evaluate_probes)
+        self.scoreboard = Scoreboard(self.search.policies, settings.run.evaluate_probes)
         self._told = 0
         self._partial: list[Outcome] = []
         self._seconds_before = self._seconds_rollout = 0.0
@@ -231,7 +232,7 @@ class Run:
             if state["journal"] != self.journal.fingerprint(episodes):
                 raise RunError(f"{path} belongs to another journal")
             self.metrics.keep(int(state["metrics"]))
-            self.scoreboard.load(state["scoreboard"])
+            self.scoreboard.memory = restore(self.scoreboard.memory, state["scoreboard"])
             self.search.load(state["search"], self.journal.newest(self.search.replay_capacity, episodes))
             if self.search.episodes != episodes:
                 raise RunError(f"{path} counts {self.search.episodes} episodes, its name says {episodes}")
@@ -313,7 +314,7 @@ class Run:
         state = {
             "journal": self.journal.fingerprint(self._told),
             "metrics": len(self.metrics.records),
-            "scoreboard": self.scoreboard.state(),
+            "scoreboard": save(self.scoreboard.memory),
             "search": self.search.state(replay=False),
         }
         save_checkpoint(self.path / "checkpoint", self._told, state)

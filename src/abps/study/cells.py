@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abps.config import BudgetConfig, replace, to_dict
+from abps.search.budget import BudgetConfig
+from abps.settings import replace, to_dict
 from abps.errors import RunError
 from abps.run.directory import RunSettings, claim, create_directory, read_settings, write_settings
 from abps.run.files import replace_atomically

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abps.config import BudgetConfig, RunConfig, from_dict, to_dict
 from abps.errors import ConfigError
-from abps.presets import PRESETS, search_config, task_config
+from abps.registry import kind_of
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, run_path
-from abps.search.registry import SEARCHES, search_entry
+from abps.search.budget import BudgetConfig
+from abps.search.registry import PRESETS, SEARCHES, search_config
+from abps.settings import Part, with_changes
+from abps.tasks.catalogue import task_config
 
 __all__ = [
     "GRIDS",
@@ -177,7 +180,7 @@ def _check(grid: Grid) -> None:
     if not (grid.tasks and grid.searches and grid.seeds):
         raise ConfigError("a grid needs at least one task, one search and one seed")
     for search in grid.searches:
-        search_entry(search)
+        search_config(search)
     axes = [name for axis in grid.axes for name in axis.names]
     for name in (*axes, *grid.fixed):
         owner = name.partition(".")[0]
@@ -225,7 +228,7 @@ def _settings(grid: Grid, task: str, search: str, seed: int, chosen: Mapping[str
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
     parts: dict[str, Any] = {
-        "task": task_config(task, search, preset),
+        "task": task_config(task),
         search: search_config(search, task, preset),
         "budget": BudgetConfig(episodes=grid.episodes[task]),
         "run": RunConfig(),
@@ -233,45 +236,11 @@ def _settings(grid: Grid, task: str, search: str, seed: int, chosen: Mapping[str
     own = {name: text for name, text in changes.items() if name.partition(".")[0] in parts}
     for owner in parts:
         mine = {name.partition(".")[2]: text for name, text in own.items() if name.partition(".")[0] == owner}
-        parts[owner] = _changed(parts[owner], mine, owner) if mine else parts[owner]
+        parts[owner] = with_changes(parts[owner], mine, where=f"{owner}.") if mine else parts[owner]
     labels = [_label(name, search, parts, preset) for name in chosen if name in own or name == "preset"]
     return RunSettings(
         parts["task"], search, parts[search], parts["budget"], parts["run"], seed, variant=",".join(labels)
     )
-
-
-def _changed(config: Any, changes: Mapping[str, str], owner: str) -> Any:
-    """Return `config` with dotted settings replaced; all at once, because some are only valid together."""
-    document = to_dict(config)
-    for name, text in changes.items():
-        *groups, last = name.split(".")
-        place = document
-        for group in groups:
-            inner = place.setdefault(group, {})
-            if not isinstance(inner, dict):
-                raise ConfigError(f"{owner}.{name}: {group} is a setting, not a group of settings")
-            place = inner
-        place[last] = _value(text, place.get(last))
-    return from_dict(type(config), document, where=f"{owner}.")
-
-
-def _value(text: str, default: Any) -> Any:
-    """Read a value; a setting that is a list takes its numbers separated by commas."""
-    if isinstance(default, list):
-        return [_scalar(part.strip()) for part in text.split(",")]
-    return text if isinstance(default, str) else _scalar(text)
-
-
-def _scalar(text: str) -> Any:
-    words = {"true": True, "yes": True, "false": False, "no": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _label(name: str, search: str, parts: Mapping[str, Any], preset: str) -> str:
@@ -286,6 +255,8 @@ def _label(name: str, search: str, parts: Mapping[str, Any], preset: str) -> str
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Part):
+        return kind_of(type(value))
     if isinstance(value, tuple):
         return "+".join(_shown(part) for part in value)
     if isinstance(value, bool):

@@ -1,33 +1,32 @@
 """The acquisition function on a plane through the centre, before and after the first probes (the data of paper Figure 1).
 
-A search's state at the end of an outer iteration holds everything that is needed: the centre and its probes are the newest points of the
-window, the critics still belong to that centre. So nothing is run again: the state is *rewound* to the moment at which only the centre and
-the first t probes were known, and its posterior is asked for. Hyper-parameters, critics and their weights stay those of the end, so that
-the panels differ only in what was observed. Shapes: d parameters, g points per axis of the plane.
+A search at the end of an outer iteration knows everything that is needed: the centre and its probes are the newest points of
+the window, the critics still belong to that centre. So nothing is run again: models are built of the centre and its first t
+probes. Hyper-parameters, critics and their weights stay those of the end, so that the panels differ only in what was
+observed. Shapes: d parameters, g points per axis of the plane.
 """
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from abps.acquisition.descent_probability import DescentProbability
-from abps.acquisition.gradient_information import GradientInformation
-from abps.config import GiboConfig
+from abps.acquisition.base import Criterion
+from abps.acquisition.probing import MaximiseCriterion
+from abps.arrays import Array
+from abps.data.window import Point
 from abps.errors import ConfigError, RunError
+from abps.model.gp import Model
+from abps.model.neighbourhood import Neighbourhood
 from abps.run.checkpoint import checkpoint_paths, load_checkpoint
 from abps.run.directory import RunSettings, read_settings
-from abps.search.advantage import AdvantageSearch
-from abps.search.local import CENTRE, PROBE, LocalSearch
+from abps.run.hardware import hardware_spec
+from abps.search.local import LocalSearch
 from abps.search.registry import make_search
 from abps.study.figures import Acquisition
 from abps.tasks.gym import make_task
-from abps.tasks.spec import TaskSpec
 
-__all__ = ["acquisition_slice", "plane", "rewound", "run_slices", "search_slices"]
-
-Array = NDArray[np.float64]
+__all__ = ["acquisition_slice", "model_slices", "plane", "run_slices"]
 
 POINTS = 81
 """g: grid points per axis; odd, so that the centre is one of them."""
@@ -50,96 +49,107 @@ def run_slices(path: Path, probes: int = 2) -> list[Acquisition]:
     found = checkpoint_paths(path / "checkpoint")
     if not found:
         raise RunError(f"{path} has no checkpoint yet; a finished outer iteration leaves one")
-    state = load_checkpoint(found[0])[1]["search"]
-    return search_slices(_local(settings), state, probes)
+    search = _local(settings)
+    search.load({**load_checkpoint(found[0])[1]["search"], "replay": None, "replay_total": 0})
+    return search_slices(search, probes)
 
 
-def search_slices(search: LocalSearch[Any], state: dict[str, Any], probes: int = 2) -> list[Acquisition]:
-    """One panel with the centre alone and one more for each of its first probes.
-
-    Args:
-        search: a search made like the one that was saved; it is loaded with rewound states and is of no use afterwards.
-        state: what its `state` returned, in the middle or at the end of an outer iteration.
-        probes: how many probes to add, one per panel.
+def search_slices(search: LocalSearch, probes: int = 2) -> list[Acquisition]:
+    """One panel with the newest centre alone and one more for each of its first probes.
 
     Raises:
-        ConfigError: the iteration has fewer probes, or the search has a single parameter.
+        ConfigError: the search chooses probes without a criterion, the newest centre has fewer probes, or there is a
+            single parameter.
     """
-    search.load(rewound(state, probes))
-    known = [point.parameters for point in search.window.points if point.role == "probe"]
-    if len(known) < probes:
-        raise ConfigError(f"the newest centre has {len(known)} probes in the window, the figure shows {probes}")
-    axes = plane(search, known)
-    half = max(_reach(search), MARGIN * float(np.abs((np.array(known) - search.centre) @ axes.T).max(initial=0.0)))
-    panels = []
+    probing = search.config.probing
+    if not isinstance(probing, MaximiseCriterion):
+        raise ConfigError("this search chooses its probes without an acquisition function; there is nothing to draw")
+    entries = newest_centre_and_probes(search.memory.window)
+    if len(entries) - 1 < probes:
+        raise ConfigError(f"the newest centre has {len(entries) - 1} probes in the window, the figure shows {probes}")
+    if search.memory.hyper is None:
+        raise ConfigError("no process has been fitted yet")
+    centre, now = entries[0], search.neighbourhood()
+    policy = search.policies.policy(centre.parameters, centre.normaliser)
+    models = []
     for count in range(probes + 1):
-        search.load(rewound(state, count))
+        near = replace(now, centre=policy, entries=tuple(entries[: count + 1]))
+        models.append(search.config.gp.model(near, search.prior.mean(near), search.memory.hyper))
+    return model_slices(models, probing.criterion, probing.radius)
+
+
+def model_slices(models: list[Model], criterion: Criterion, radius: float) -> list[Acquisition]:
+    """One panel per model; the last one knows the most probes and sets the plane."""
+    last = models[-1]
+    axes = plane(last)
+    offsets = _probes(last.neighbourhood) @ axes.T
+    half = max(_reach(last, radius), MARGIN * float(np.abs(offsets).max(initial=0.0)))
+    panels = []
+    for count, model in enumerate(models):
         names = ", ".join(["θ", *(f"z{_subscript(number + 1)}" for number in range(count))])
-        panels.append(acquisition_slice(search, axes, f"t = {count}: observed {names}", half))
+        panels.append(acquisition_slice(model, criterion, axes, f"t = {count}: observed {names}", half))
     return panels
 
 
-def rewound(state: dict[str, Any], probes: int) -> dict[str, Any]:
-    """The state when only its newest centre and that centre's first `probes` probes had been told; the replay is left out."""
-    own = state["own"]
-    window = own["window"]
-    roles = [point["role"] for point in window]
-    places = [place for place, role in enumerate(roles) if role == "centre"]
-    if (
-        own["stage"] == CENTRE
-    ):  # Between iterations: a centre without probes was given up, and the critics never knew it.
-        places = [place for place in places if roles[place + 1 : place + 2] == ["probe"]]
+def newest_centre_and_probes(window: list[Point]) -> list[Point]:
+    """The newest centre that has probes, and its probes, oldest first.
+
+    Raises:
+        ConfigError: no centre has probes yet.
+    """
+    places = [k for k, p in enumerate(window) if p.role == "centre" and k + 1 < len(window)]
+    places = [place for place in places if window[place + 1].role == "probe"]
     if not places:
         raise ConfigError("no centre has been told yet")
-    centre = window[places[-1]]
-    changes = {"window": window[places[-1] : places[-1] + 1 + probes], "stage": PROBE, "probe": probes}
-    if "replay" in own:
-        changes |= {"replay": None, "replay_total": 0}
-    return {**state, "centre": centre["parameters"], "normaliser": centre["normaliser"], "own": {**own, **changes}}
+    first = places[-1]
+    others = [k for k in range(first + 1, len(window)) if window[k].role == "centre"]
+    return window[first : others[0] if others else len(window)]
 
 
-def plane(search: LocalSearch[Any], probes: list[Array]) -> Array:
-    """Two orthonormal directions (2, d): for two parameters these themselves, else spanned by μ and the first probe that leaves it."""
-    d = search.policies.size
+def plane(model: Model) -> Array:
+    """Two orthonormal directions (2, d): for two parameters these, else spanned by μ and the first probe that leaves it."""
+    d = len(model.neighbourhood.theta)
     if d < 2:
         raise ConfigError("a plane through the centre needs at least two parameters")
     if d == 2:
         return np.eye(2)
-    first = search.posterior.mu / max(float(np.linalg.norm(search.posterior.mu)), 1e-300)
-    for direction in [*(probe - search.centre for probe in probes), *np.eye(d)]:
+    first = model.posterior.mu / max(float(np.linalg.norm(model.posterior.mu)), 1e-300)
+    for direction in [*_probes(model.neighbourhood), *np.eye(d)]:
         rest = direction - first * (first @ direction)
         if np.linalg.norm(rest) > 1e-3 * np.linalg.norm(direction):
             return np.array([first, rest / np.linalg.norm(rest)])
     raise ConfigError("no second direction for the plane: μ is not finite")
 
 
-def acquisition_slice(search: LocalSearch[Any], axes: Array, title: str, half: float | None = None) -> Acquisition:
-    """The criterion of the search as it stands, on the plane of `axes` (2, d) through its centre, ± `half` along both."""
-    posterior, offsets = search.posterior, search.points - search.centre
-    criterion = (GradientInformation if isinstance(search.config, GiboConfig) else DescentProbability)(posterior)
-    half = _reach(search) if half is None else half
+def acquisition_slice(model: Model, criterion: Criterion, axes: Array, title: str, half: float) -> Acquisition:
+    """The criterion of a model on the plane of `axes` (2, d) through its centre, ± `half` along both."""
+    posterior, near = model.posterior, model.neighbourhood
     line = np.linspace(-half, half, POINTS)
     grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
-    values = criterion.values(search.centre + grid @ axes)
+    values = criterion.values(posterior, near.theta + grid @ axes)
     gradient = axes @ posterior.mu
+    mean = model.mean_gradient()
     return Acquisition(
         title=title,
         first=line,
         second=line,
         values=values.reshape(POINTS, POINTS),
-        probes=np.array([o for o, p in zip(offsets, search.window.points, strict=True) if p.role == "probe"]).reshape(
-            -1, search.policies.size
-        )
-        @ axes.T,
+        probes=_probes(near) @ axes.T,
         maximum=_maximum(grid, values, gradient),
-        mean_gradient=axes @ search.mean_gradient() if isinstance(search, AdvantageSearch) else None,
+        mean_gradient=axes @ mean if mean.any() else None,
         gradient=gradient,
     )
 
 
-def _reach(search: LocalSearch[Any]) -> float:
+def _probes(near: Neighbourhood) -> Array:
+    """The probes' places relative to the centre, in the chart (p, d)."""
+    offsets = near.points - near.theta
+    return offsets[[point.role == "probe" for point in near.entries]]
+
+
+def _reach(model: Model, radius: float) -> float:
     """Half width of the plane: a few lengthscales, but not beyond where probes are looked for."""
-    return min(search.config.acquisition.radius, REACH * float(np.median(search.posterior.hyper.effective)))
+    return min(radius, REACH * float(np.median(model.posterior.hyper.effective)))
 
 
 def _maximum(grid: Array, values: Array, gradient: Array) -> Array:
@@ -149,18 +159,8 @@ def _maximum(grid: Array, values: Array, gradient: Array) -> Array:
     return grid[near][int(np.argmax(grid[near] @ gradient))]
 
 
-def _local(settings: RunSettings) -> LocalSearch[Any]:
-    hardware = settings.hardware
-    if hardware is None:
-        spec = make_task(settings.task).spec
-    else:
-        spec = TaskSpec(
-            settings.task.name,
-            hardware.observations,
-            len(hardware.action_low),
-            hardware.action_low,
-            hardware.action_high,
-        )
+def _local(settings: RunSettings) -> LocalSearch:
+    spec = make_task(settings.task).spec if settings.hardware is None else hardware_spec(settings)
     search = make_search(settings.search, spec, settings.search_config, seed=settings.seed)
     if not isinstance(search, LocalSearch):
         raise ConfigError(
