@@ -13,7 +13,6 @@ from typing import Any
 
 from abps.cli.train import default_budget
 from abps.errors import ConfigError
-
 from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import GRIDS, Cell, Grid, make_cells, parse_assignment, parse_axis, parse_names, parse_seeds

@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
-    from abps.tasks.catalogue import PAPER_TASKS
     from abps.run.directory import stamp_versions
+    from abps.tasks.catalogue import PAPER_TASKS
 
     versions = stamp_versions()
     optional = {name: find_spec(name) is not None for name in OPTIONAL}
@@ -56,8 +56,8 @@ def _try_task(name: str) -> None:
 
     from abps.normaliser import Normaliser
     from abps.policies import Policy
-    from abps.tasks.catalogue import task_config
     from abps.rollouts import run_episode
+    from abps.tasks.catalogue import task_config
     from abps.tasks.gym import make_task
 
     task = make_task(task_config(name), horizon=10)

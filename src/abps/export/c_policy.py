@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from abps.errors import ConfigError
 from abps.arrays import Array
+from abps.errors import ConfigError
 from abps.export.form import LinearPolicyArrays, literal, safe_text
 from abps.export.numpy_policy import through_program
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abps.errors import ConfigError
 from abps.arrays import Array
+from abps.errors import ConfigError
 from abps.export.form import LinearPolicyArrays, safe_text
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from abps.tasks.config import TaskConfig
 from abps.errors import ConfigError, TaskError
 from abps.policies import Policy
 from abps.seeding import integer_seed
+from abps.tasks.config import TaskConfig
 
 __all__ = ["Video", "choose_gl", "record_video"]
 

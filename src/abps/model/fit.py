@@ -203,7 +203,7 @@ class MarginalLikelihood:
         kernel: Kernel = SQUARED_EXPONENTIAL,
     ) -> None:
         self.lengthscales, self.kernel = lengthscales, kernel
-        self.n, self.l = len(residual), lengthscales.count
+        self.n, self.count = len(residual), lengthscales.count
         self.residual = residual
         self.mean_bound = mean_bound
         self.scale_by_dimension = scale_by_dimension
@@ -214,16 +214,16 @@ class MarginalLikelihood:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return self.l + 2 + (self.features is not None)
+        return self.count + 2 + (self.features is not None)
 
     def hyper(self, parameters: Array) -> Hyper:
         """The hyper-parameters at `parameters`, the best constant mean included."""
         mean = self._solve(parameters)[0]
-        scale = float(np.exp(parameters[self.l + 2])) if self.features is not None else 0.0
+        scale = float(np.exp(parameters[self.count + 2])) if self.features is not None else 0.0
         return Hyper(
-            self.lengthscales.expanded(parameters[: self.l]),
-            float(np.exp(parameters[self.l])),
-            float(np.exp(parameters[self.l + 1])),
+            self.lengthscales.expanded(parameters[: self.count]),
+            float(np.exp(parameters[self.count])),
+            float(np.exp(parameters[self.count + 1])),
             mean,
             scale,
             self.scale_by_dimension,
@@ -239,11 +239,11 @@ class MarginalLikelihood:
 
     def _solve(self, parameters: Array):
         self.evaluations += 1
-        profile = scaled(self.kernel, self.lengthscales.squared(parameters[: self.l]), 2.0 * parameters[self.l])
+        profile = scaled(self.kernel, self.lengthscales.squared(parameters[: self.count]), 2.0 * parameters[self.count])
         matrix = profile.value.copy()
-        matrix.flat[:: self.n + 1] += np.exp(2.0 * parameters[self.l + 1]) * self.inverse_counts
+        matrix.flat[:: self.n + 1] += np.exp(2.0 * parameters[self.count + 1]) * self.inverse_counts
         if self.features is not None:
-            matrix += np.exp(2.0 * parameters[self.l + 2]) * (self.features @ self.features.T)
+            matrix += np.exp(2.0 * parameters[self.count + 2]) * (self.features @ self.features.T)
         factor = cholesky(matrix)
         weights = factor.solve(self.residual)
         mean, residual = 0.0, self.residual
@@ -259,15 +259,15 @@ class MarginalLikelihood:
         _, value, factor, profile, weights = self._solve(parameters)
         outer = np.outer(weights, weights) - factor.inverse()  # ∂likelihood/∂K = ½ (ααᵀ − K⁻¹)
         gradient = np.empty(self.size)
-        noise = np.exp(2.0 * parameters[self.l + 1])
-        gradient[self.l + 1] = noise * float(np.diagonal(outer) @ self.inverse_counts)
+        noise = np.exp(2.0 * parameters[self.count + 1])
+        gradient[self.count + 1] = noise * float(np.diagonal(outer) @ self.inverse_counts)
         if self.features is not None:
-            scale = np.exp(2.0 * parameters[self.l + 2])
-            gradient[self.l + 2] = scale * float(((outer @ self.features) * self.features).sum())
+            scale = np.exp(2.0 * parameters[self.count + 2])
+            gradient[self.count + 2] = scale * float(((outer @ self.features) * self.features).sum())
         weighted = outer * profile.weight
         valued = weighted if profile.weight is profile.value else outer * profile.value
-        gradient[self.l] = float(valued.sum(axis=1).sum())
-        gradient[: self.l] = self.lengthscales.gradient(weighted, parameters[: self.l])
+        gradient[self.count] = float(valued.sum(axis=1).sum())
+        gradient[: self.count] = self.lengthscales.gradient(weighted, parameters[: self.count])
         return value, gradient
 
 
@@ -340,13 +340,13 @@ def fit(
 
 
 def _box(likelihood: MarginalLikelihood, bounds: Bounds, signal: float, noise: float) -> tuple[Array, Array]:
-    l = likelihood.l
+    count = likelihood.count
     lower, upper = np.empty(likelihood.size), np.empty(likelihood.size)
-    lower[:l], upper[:l] = np.log(bounds.lengthscale[0]), np.log(bounds.lengthscale[1])
-    lower[l], upper[l] = np.log(signal / bounds.signal_factor), np.log(signal * bounds.signal_factor)
-    lower[l + 1], upper[l + 1] = np.log(noise / bounds.noise_factor), np.log(noise * bounds.noise_factor)
+    lower[:count], upper[:count] = np.log(bounds.lengthscale[0]), np.log(bounds.lengthscale[1])
+    lower[count], upper[count] = np.log(signal / bounds.signal_factor), np.log(signal * bounds.signal_factor)
+    lower[count + 1], upper[count + 1] = np.log(noise / bounds.noise_factor), np.log(noise * bounds.noise_factor)
     if likelihood.features is not None:
-        lower[l + 2], upper[l + 2] = np.log(bounds.feature_scale[0]), np.log(bounds.feature_scale[1])
+        lower[count + 2], upper[count + 2] = np.log(bounds.feature_scale[0]), np.log(bounds.feature_scale[1])
     return lower, upper
 
 
@@ -362,7 +362,7 @@ def _fallback(likelihood: MarginalLikelihood, lower: Array, upper: Array, previo
     """Data that say nothing about the lengthscales: keep the previous ones, or take the middle of the bounds."""
     parameters = 0.5 * (lower + upper)
     if previous is not None and len(previous.lengthscales) == likelihood.lengthscales.d:
-        parameters[: likelihood.l] = _vector(likelihood, previous, lower, upper)[: likelihood.l]
+        parameters[: likelihood.count] = _vector(likelihood, previous, lower, upper)[: likelihood.count]
     return Fit(
         likelihood.hyper(parameters),
         float(likelihood.value(parameters)),
@@ -394,12 +394,12 @@ def _starts(
         kind = len(rows) % 4
         position = rng.uniform(size=likelihood.size)
         if kind == 3:
-            position[: likelihood.l] **= 0.4
+            position[: likelihood.count] **= 0.4
         else:
             spread = 0.1 if kind == 1 else 0.0
-            position[: likelihood.l] = rng.uniform(0.3, 1.0) + spread * rng.standard_normal(likelihood.l)
-        position[likelihood.l] = 0.3 + 0.4 * position[likelihood.l]
-        position[likelihood.l + 1] *= 0.5
+            position[: likelihood.count] = rng.uniform(0.3, 1.0) + spread * rng.standard_normal(likelihood.count)
+        position[likelihood.count] = 0.3 + 0.4 * position[likelihood.count]
+        position[likelihood.count + 1] *= 0.5
         rows.append(lower + np.clip(position, 0.0, 1.0) * (upper - lower))
         names.append(("grid", "random", "grid", "random")[kind])
     return np.array(rows[: effort.starts]), names[: effort.starts]
@@ -446,7 +446,7 @@ def _explore(
             break
         best = points[np.argmin(np.where(ended, losses, np.inf))]
         around = [
-            _neighbour(best, likelihood.l, lower, upper, rng, swap=k % 2 == 1) for k in range(effort.round_starts)
+            _neighbour(best, likelihood.count, lower, upper, rng, swap=k % 2 == 1) for k in range(effort.round_starts)
         ]
         found = _descend(
             likelihood, np.array(around), lower, upper, effort, _COARSE, known=(points[ended], losses[ended])

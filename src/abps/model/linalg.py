@@ -13,7 +13,6 @@ relative change is at most τ/ν; docs/gp.md derives it. Jitter beyond `MAX_RELA
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from abps.arrays import Array

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from abps.errors import TaskError
 from abps.policies import Policy
 from abps.rollouts.episode import attempt_episode
+from abps.tasks.config import TaskConfig
 from abps.trajectory import Failed, Outcome
 
 __all__ = ["Job", "Pool", "make_pool"]

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from abps.run.config import RunConfig
 from abps.errors import RunError
 from abps.policies import Policy
 from abps.rollouts.pool import Job, Pool, make_pool
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings
 from abps.run.evaluation import Evaluation, evaluate
 from abps.run.run import Run, Slot, clean_reason, failures_noted, open_run

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abps.search.budget import BudgetConfig
-from abps.settings import replace, to_dict
 from abps.errors import RunError
 from abps.run.directory import RunSettings, claim, create_directory, read_settings, write_settings
 from abps.run.files import replace_atomically
+from abps.search.budget import BudgetConfig
+from abps.settings import replace, to_dict
 from abps.study.records import reason_text
 
 __all__ = ["BusyError", "Found", "differences", "find", "is_locked", "recorded_episodes", "run_cell", "single_threaded"]

@@ -27,9 +27,9 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from abps.tasks.config import TaskConfig
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
+from abps.tasks.config import TaskConfig
 
 __all__ = ["SyntheticEnv", "SyntheticFunction", "mean_distance", "synthetic_task"]
 
