@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.normaliser import Normaliser
+from abps.policies.path import ParameterPath
 from abps.settings import Part
 from abps.tasks.spec import TaskSpec
 
@@ -67,6 +68,10 @@ class FastControl(Protocol):
 
     def controller(self, spec: TaskSpec, parameters: Array, normaliser: Normaliser) -> Controller:
         """A fast function from one raw observation (s,) to one action (a,)."""
+        ...
+
+    def path_controller(self, spec: TaskSpec, path: ParameterPath, normaliser: Normaliser) -> Controller:
+        """The same for parameters that move along a path: it counts its calls, from the first step of an episode on."""
         ...
 
 

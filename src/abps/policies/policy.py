@@ -18,6 +18,7 @@ from abps.errors import ConfigError
 from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
 from abps.policies.base import Controller, FastControl, PolicyClass
+from abps.policies.path import ParameterPath
 from abps.registry import KINDS, RENAMED, find, kind_of
 from abps.settings import from_dict, to_dict
 from abps.tasks.spec import TaskSpec
@@ -84,9 +85,9 @@ class PolicySpace:
             changed["bias"] = arrays["bias"] + weights @ ((new.mean - old.mean) / old.std)
         return self.policy_class.from_arrays(self.spec, changed)
 
-    def policy(self, parameters: Array, normaliser: Normaliser) -> "Policy":
-        """The policy with these parameters."""
-        return Policy(self, parameters, normaliser)
+    def policy(self, parameters: Array, normaliser: Normaliser, path: ParameterPath | None = None) -> "Policy":
+        """The policy with these parameters, moving along a path if there is one."""
+        return Policy(self, parameters, normaliser, path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +98,22 @@ class Policy:
     parameters: Array
     """(d,)"""
     normaliser: Normaliser
+    path: ParameterPath | None = None
+    """Where the parameters go during an episode, for a policy that explores along a path; None: they stay."""
     act: Controller = field(init=False, repr=False)
-    """The map from one observation (s,) to one action (a,), ready for a control loop."""
+    """The map from one observation (s,) to one action (a,) with the parameters at rest."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "act", self._controller())
+
+    def start(self) -> Controller:
+        """The controller of one episode, from its first step on; every episode starts its own."""
+        if self.path is None:
+            return self.act
+        policy_class = self.space.policy_class
+        if isinstance(policy_class, FastControl):
+            return policy_class.path_controller(self.spec, self.path, self.normaliser)
+        return _MovingController(self.space, self.path, self.normaliser)
 
     def _controller(self) -> Controller:
         policy_class = self.space.policy_class
@@ -135,6 +147,9 @@ class Policy:
         """Everything that acting needs, as named plain arrays."""
         policy_class = self.space.policy_class
         settings = {name: value for name, value in to_dict(policy_class).items() if name != "kind"}
+        path: dict[str, Any] = {}
+        if self.path is not None:
+            path = {"path_knots": self.path.knots, "path_interval": np.array(self.path.interval)}
         return {
             "kind": np.array(kind_of(type(policy_class))),
             **({"settings": np.array(json.dumps(settings))} if settings else {}),
@@ -146,7 +161,20 @@ class Policy:
             "observation_m2": self.normaliser.m2,
             "action_low": np.array(self.spec.action_low),
             "action_high": np.array(self.spec.action_high),
+            **path,
         }
+
+
+class _MovingController:
+    """Acts with parameters that move along a path, for policy classes without a fast controller."""
+
+    def __init__(self, space: PolicySpace, path: ParameterPath, normaliser: Normaliser) -> None:
+        self.space, self.path, self.normaliser, self.step = space, path, normaliser, 0
+
+    def __call__(self, observation: NDArray[np.floating]) -> Array:
+        parameters = self.path.at(self.step)
+        self.step += 1
+        return self.space.actions(parameters, np.asarray(observation)[None], self.normaliser)[0]
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -182,10 +210,15 @@ def _policy(data: dict[str, Any]) -> Policy:
         action_low=tuple(float(x) for x in low),
         action_high=tuple(float(x) for x in high),
     )
-    skipped = {*SHARED_ARRAYS, "observation_std", "settings"}
+    skipped = {*SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "policy_id", "horizon"}
     own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if name not in skipped}
     if not all(np.all(np.isfinite(part)) for part in (*own.values(), mean, m2)) or np.any(m2 < 0.0):
         raise ValueError("a number is not finite, or a variance is negative")
     parameters = policy_class.from_arrays(spec, own)
     normaliser = Normaliser(max(int(data["observation_count"]), 0), mean, m2)
-    return PolicySpace(policy_class, spec).policy(parameters, normaliser)
+    path = None
+    if "path_knots" in data:
+        path = ParameterPath(np.asarray(data["path_knots"], dtype=np.float64), int(data["path_interval"]))
+        if path.knots.shape[1] != parameters.size:
+            raise ValueError(f"knots have {path.knots.shape[1]} parameters, the policy {parameters.size}")
+    return PolicySpace(policy_class, spec).policy(parameters, normaliser, path)

@@ -34,7 +34,7 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     actions = np.empty((horizon, spec.action_dim))
     rewards = np.empty(horizon)
     step = env.step
-    act = policy.act
+    act = policy.start()
     observation, _ = env.reset(seed=seed)
     shape = (spec.observation_dim,)
     _check_observation(observation, spec.observation_dim)

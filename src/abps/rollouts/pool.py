@@ -152,7 +152,7 @@ class _Workers:
 
     def _assign(self, index: int, job: Job) -> None:
         """Give a job to an idle worker, or to a new one when there is none or it died while it was idle."""
-        message = (job.policy.space, job.policy.parameters, job.policy.normaliser, job.seed)
+        message = (job.policy.space, job.policy.parameters, job.policy.normaliser, job.policy.path, job.seed)
         while self._idle:
             worker = self._idle.pop()
             try:
@@ -225,8 +225,8 @@ def _serve(connection: Connection, config: TaskConfig) -> None:
     with contextlib.suppress(EOFError, OSError):  # The parent has gone.
         connection.send("ready")
         while True:
-            space, parameters, normaliser, seed = connection.recv()
-            connection.send(env.attempt(Policy(space, parameters, normaliser), seed))
+            space, parameters, normaliser, path, seed = connection.recv()
+            connection.send(env.attempt(Policy(space, parameters, normaliser, path), seed))
 
 
 def _die_with_parent() -> None:

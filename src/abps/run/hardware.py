@@ -5,7 +5,6 @@ seconds or days, and any number of crashes: the journal is the truth. docs/hardw
 """
 
 import io
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from abps.policies import Policy
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, create_directory, read_settings
 from abps.run.files import replace_atomically
-from abps.run.run import Run, open_run
+from abps.run.run import Run, open_run, parameters_crc
 from abps.run.trajectory_files import read_trajectory
 from abps.search.base import Metrics, Query, SearchConfig
 from abps.search.budget import BudgetConfig
@@ -248,12 +247,13 @@ class HardwareRun:
 
 
 def _policy_id(query: Query) -> str:
-    return f"{query.id}-{zlib.crc32(query.parameters.tobytes()):08x}"
+    return f"{query.id}-{parameters_crc(query):08x}"
 
 
 def _strange_actions(trajectory: Trajectory, policy: Policy) -> list[str]:
     """Say so when the actions are not the policy's: another policy's file, or a robot that does something else."""
-    wanted = np.array([policy(observation) for observation in trajectory.observations[:-1]])
+    act = policy.start()
+    wanted = np.array([act(observation) for observation in trajectory.observations[:-1]])
     span = np.array(policy.spec.action_high) - np.array(policy.spec.action_low)
     distance = float(np.max(np.abs(trajectory.actions - wanted) / span))
     if distance <= STRANGE_ACTIONS:

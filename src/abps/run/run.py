@@ -35,7 +35,7 @@ from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["Run", "Slot", "clean_reason", "failures_noted", "open_run"]
+__all__ = ["Run", "Slot", "clean_reason", "failures_noted", "open_run", "parameters_crc"]
 
 MAX_REASON = 500
 SAME_NORM = 1e-6
@@ -335,9 +335,15 @@ def _described(query: Query) -> dict[str, Any]:
         "query": query.id,
         "role": query.role,
         "iteration": query.iteration,
-        "parameters_crc": zlib.crc32(query.parameters.tobytes()),
+        "parameters_crc": parameters_crc(query),
         "parameters_norm": float(np.linalg.norm(query.parameters)),
     }
+
+
+def parameters_crc(query: Query) -> int:
+    """A checksum of what a query runs: its parameters, and the knots of its path if there is one."""
+    path = query.policy.path
+    return zlib.crc32(query.parameters.tobytes() + (b"" if path is None else path.knots.tobytes()))
 
 
 @contextmanager

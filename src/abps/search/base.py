@@ -23,6 +23,7 @@ from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
 from abps.policies.base import PolicyClass
 from abps.policies.observations import Observations
+from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
@@ -36,7 +37,7 @@ __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search
 Metrics = dict[str, Any]
 ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
-ROLES = ("centre", "probe", "direction")
+ROLES = ("centre", "probe", "path", "direction")
 
 
 class Proposal(NamedTuple):
@@ -45,6 +46,8 @@ class Proposal(NamedTuple):
     parameters: Array
     role: str
     episodes: int = 1
+    path: ParameterPath | None = None
+    """Where the parameters go during the episode; `parameters` is then the centre that it moves around."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +208,7 @@ class Search(ABC, Generic[ConfigT]):
                 raise RuntimeError(f"search {self.name!r} proposed nothing")
             for proposal in proposals:
                 parameters = np.array(proposal.parameters, dtype=np.float64)
-                policy = self.policies.policy(parameters, self.normaliser)
+                policy = self.policies.policy(parameters, self.normaliser, proposal.path)
                 number = self.progress.next_id
                 self._open.append(Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy))
                 self.progress.next_id += 1
@@ -390,7 +393,7 @@ class Search(ABC, Generic[ConfigT]):
         progress.episodes += len(answer.outcomes)
         progress.failures += len(answer.outcomes) - len(worked)
         progress.steps += sum(len(trajectory) for trajectory in worked)
-        if worked:
+        if worked and answer.query.policy.path is None:  # A path's return is of no single policy.
             value = float(np.mean([trajectory.total() for trajectory in worked]))
             if value > progress.best.value:
                 progress.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
