@@ -1,58 +1,83 @@
 """The paper's critics: k DroQ pairs trained by gradient steps on the TD error of the centre (paper Section 5.1).
 
-Every critic is a pair of networks with dropout and layer norm; the TD target uses the pair's minimum (or mean), predictions
-the mean of its target networks without dropout. Batches are gathered on the host, a chunk of steps at a time, and trained on
-in one compiled loop (`training.py`); values are predicted by a compiled program, too, and the few slopes that are needed by NumPy. Weights live in flat float32 vectors.
+A critic is a pair of networks with dropout and layer norm. The TD target uses the minimum (or mean) of the pair's
+target networks. Predictions are the mean of the target networks, without dropout.
+The host gathers the batches of a chunk of steps. A compiled loop (`training.py`) trains on them. Values and action
+gradients are computed by compiled programs, too. Weights are stored as flat float32 vectors.
 Shapes: k critics, 2k networks, p weights per network, m states.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abps.config import CriticsConfig
-from abps.critics.base import Array, Centre, Critics, FitReport, InputScale
-from abps.critics.networks import Network, draw_network, flatten, forward, input_gradients, unflatten
+from abps.arrays import Array
+from abps.critics.base import Critics, FitReport, InputScale
+from abps.critics.droq_config import Droq
+from abps.critics.networks import Network, draw_network, flatten, unflatten
+from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import NumericsError, ShapeError
-from abps.policies import PolicyClass
+from abps.normaliser import Normaliser
+from abps.policies.policy import Policy, PolicySpace
 from abps.seeding import generator
-from abps.tasks.spec import TaskSpec
 
 __all__ = ["DroqCritics"]
 
 CHUNK = 32
-"""Gradient steps per call of the compiled loop: 8 MB of batches for HalfCheetah."""
+"""Gradient steps per call of the compiled loop. A chunk for HalfCheetah takes 8 MB."""
 POOL = 1 << 20
-"""Dropout bits drawn once; a layer's mask is a stretch of them from a random place on."""
+"""Number of dropout bits, drawn once. A layer's mask is a slice of them with a random start."""
 STATISTICS = 100_000
-"""The newest states that the input statistics are measured on."""
+"""Number of newest states from which the input statistics are computed."""
 HUGE = 1e3
-"""Weights beyond this mean that training diverged: Adam moves a weight by a few units per fit at most."""
+"""A weight above this means that training diverged. Adam changes a weight by a few units per fit at most."""
 VALUE_CHUNK = 1024
-"""Rows per call of the compiled predictions."""
+"""Rows per call of the compiled prediction."""
 SLOPE_CHUNK = 256
-"""Rows per product of slopes, so that hidden layers stay in the processor's cache."""
+"""Rows per call of the compiled action gradients."""
 
 PROGRAM = (
     *("members", "width", "depth", "batch", "target", "dropout", "dropout_target"),
     *("learning_rate", "polyak", "polyak_every"),
 )
-"""The settings that the compiled loop depends on."""
+"""Settings that the compiled loop depends on."""
 
-_LOOPS: dict[CriticsConfig, Any] = {}
-"""Compiled training loops by those settings: a second ensemble of the same shape does not compile again."""
+_LOOPS: dict[Droq, Any] = {}
+"""Compiled training loops, by these settings. A second ensemble of the same shape does not compile again."""
+
+
+@dataclass
+class DroqMemory:
+    """Everything that DroQ critics need to go on."""
+
+    reward_scale: float
+    seen: int
+    fits: int
+    steps: int
+    draws: NDArray[np.int64]
+    online: NDArray[np.float32]
+    target: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    square: NDArray[np.float32]
+    parameters: Array | None = None
+    """θ of the centre."""
+    normaliser: Normaliser | None = None
+    input_mean: Array | None = None
+    input_std: Array | None = None
 
 
 class DroqCritics(Critics):
     """An ensemble of DroQ pairs."""
 
-    def __init__(self, config: CriticsConfig, spec: TaskSpec, policy_class: PolicyClass, seed: int) -> None:
-        self.config, self.spec, self.members = config, spec, config.members
-        self._policy_class, self._seed = policy_class, seed
+    def __init__(self, config: Droq, space: PolicySpace, objective: Objective, seed: int) -> None:
+        self.config, self.members = config, config.members
+        self.space, self.spec, self.objective, self._seed = space, space.spec, objective, seed
+        spec = space.spec
         self._shape = (spec.observation_dim + spec.action_dim, config.width, config.depth)
-        self._centre: Centre | None = None
+        self._centre: Policy | None = None
         self._scale: InputScale | None = None
         self._reward_scale, self._seen = 1.0, 0
         self._fits, self._steps = 0, 0
@@ -68,8 +93,8 @@ class DroqCritics(Critics):
         size = max(POOL, 4 * config.batch * config.width)
         self._pool = (rng.random(size, dtype=np.float32) >= config.dropout).astype(np.int8)
 
-    def start_centre(self, centre: Centre, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
-        """See `Critics.start_centre`; the other members start from what they learned for the last centre."""
+    def start_centre(self, centre: Policy, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
+        """See `Critics.start_centre`. All members but the worst keep the weights learned for the last centre."""
         if worst is not None:
             self._initialise(worst)
         self._mean[:], self._square[:], self._steps = 0.0, 0.0, 0
@@ -81,61 +106,57 @@ class DroqCritics(Critics):
         return self._fit(replay, self.config.steps_probe)
 
     def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
-        from abps.critics.training import predict, to_device
+        from abps.critics.training import predict
 
-        inputs = self._ready().inputs(states, actions, np.float32)
-        values = np.empty((2 * self.members, len(inputs)))
-        networks = to_device(tuple(self._networks))
-        for start in range(0, len(inputs), VALUE_CHUNK):
-            part = inputs[start : start + VALUE_CHUNK]
-            padded = np.pad(part, ((0, VALUE_CHUNK - len(part)), (0, 0)))  # One shape, so that nothing compiles again.
-            values[:, start : start + len(part)] = np.asarray(predict(networks, padded))[:, : len(part)]
+        values = self._in_chunks(predict, self._ready().inputs(states, actions, np.float32), VALUE_CHUNK)
         return (values[0::2] + values[1::2]) / 2.0
 
     def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        from abps.critics.training import input_gradients
+
         inputs = self._ready().inputs(states, actions, np.float32)
-        slopes = np.empty((2 * self.members, *actions.shape))
-        for number, network in enumerate(self._networks):
-            for start in range(0, len(inputs), SLOPE_CHUNK):
-                part = slice(start, start + SLOPE_CHUNK)
-                cache = forward(network, inputs[part], None, np)
-                slopes[number, part] = input_gradients(network, cache, np)[:, self.spec.observation_dim :]
+        slopes = self._in_chunks(input_gradients, inputs, SLOPE_CHUNK)[..., self.spec.observation_dim :]
         return (slopes[0::2] + slopes[1::2]) / (2.0 * self._ready().action_half)
 
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {
-            "reward_scale": self._reward_scale,
-            "seen": self._seen,
-            "fits": self._fits,
-            "steps": self._steps,
-            "draws": self._draws.copy(),
-            "online": self._online.copy(),
-            "target": self._target.copy(),
-            "mean": self._mean.copy(),
-            "square": self._square.copy(),
-        }
-        if self._centre is not None and self._scale is not None:
-            state |= {"centre": self._centre.state(), "scale": self._scale.state()}
-        return state
+    @property
+    def memory(self) -> DroqMemory:  # type: ignore[override]
+        """Weights, optimiser moments, counters, and the centre they belong to."""
+        centre, scale = self._centre, self._scale
+        return DroqMemory(
+            self._reward_scale,
+            self._seen,
+            self._fits,
+            self._steps,
+            self._draws,
+            self._online,
+            self._target,
+            self._mean,
+            self._square,
+            None if centre is None else centre.parameters,
+            None if centre is None else centre.normaliser,
+            None if scale is None else scale.mean,
+            None if scale is None else scale.std,
+        )
 
-    def load(self, state: dict[str, Any]) -> None:
-        if np.shape(state["online"]) != self._online.shape:
+    @memory.setter
+    def memory(self, memory: DroqMemory) -> None:
+        if memory.online.shape != self._online.shape:
             raise ShapeError(
-                f"saved critics have weights of shape {np.shape(state['online'])}, these {self._online.shape}; "
+                f"saved critics have weights of shape {memory.online.shape}, these {self._online.shape}; "
                 "load them with the settings they were saved with"
             )
-        self._reward_scale, self._seen = float(state["reward_scale"]), int(state["seen"])
-        self._fits, self._steps = int(state["fits"]), int(state["steps"])
-        self._draws = np.array(state["draws"], dtype=np.int64)
-        for name in ("online", "target", "mean", "square"):
-            getattr(self, f"_{name}")[:] = state[name]
-        if "centre" in state:
-            self._centre = Centre.from_state(self._policy_class, state["centre"])
-            self._scale = InputScale.from_state(self.spec, state["scale"], self.config.clip)
+        self._reward_scale, self._seen = memory.reward_scale, memory.seen
+        self._fits, self._steps, self._draws = memory.fits, memory.steps, memory.draws
+        self._online, self._target = memory.online, memory.target
+        self._mean, self._square = memory.mean, memory.square
+        if memory.parameters is not None and memory.normaliser is not None:
+            self._centre = self.space.policy(memory.parameters, memory.normaliser)
+        if memory.input_mean is not None and memory.input_std is not None:
+            self._scale = InputScale.known(self.spec, memory.input_mean, memory.input_std, self.config.clip)
         self._refresh()
 
     def _initialise(self, member: int) -> None:
-        """Draw both networks of a critic anew and forget what its optimiser knew."""
+        """Draw new weights for both networks of a critic and reset their optimiser."""
         rng = generator(self._seed, "critics", "weights", member, int(self._draws[member]))
         self._draws[member] += 1
         for number in (2 * member, 2 * member + 1):
@@ -145,7 +166,7 @@ class DroqCritics(Critics):
         self._refresh()
 
     def _refresh(self) -> None:
-        """The networks that serve predictions, as views of the target weights."""
+        """Rebuild the networks used for predictions: views of the target weights."""
         self._networks = [unflatten(vector, *self._shape) for vector in self._target]
 
     def _fit(self, replay: Replay, steps: int) -> FitReport:
@@ -161,7 +182,7 @@ class DroqCritics(Critics):
             training = loop(training, pool, self._chunk(replay, rng), np.int32(min(CHUNK, steps - start)))
         for vector, part in zip(vectors, training[:4], strict=True):
             for row, network in zip(vector, part, strict=True):
-                row[:] = flatten(network)  # In place: the networks that serve predictions are views of these rows.
+                row[:] = flatten(network)  # In place: the networks used for predictions are views of these rows.
         self._steps += steps
         self._fits += 1
         self._seen = replay.total
@@ -177,13 +198,13 @@ class DroqCritics(Critics):
     def _loop(self) -> Any:
         from abps.critics.training import compiled_loop
 
-        program = CriticsConfig(**{name: getattr(self.config, name) for name in PROGRAM})
+        program = Droq(**{name: getattr(self.config, name) for name in PROGRAM})
         if program not in _LOOPS:
             _LOOPS[program] = compiled_loop(program)
         return _LOOPS[program]
 
     def _chunk(self, replay: Replay, rng: np.random.Generator) -> Any:
-        """Gather the batches of a chunk; every critic draws its own."""
+        """Gather the batches of a chunk. Every critic has its own batches."""
         from abps.critics.training import Chunk
 
         config, scale, centre = self.config, self._ready(), self._centre
@@ -196,8 +217,8 @@ class DroqCritics(Critics):
         return Chunk(
             scale.inputs(data.states, data.actions, np.float32).reshape(*shape, -1),
             scale.inputs(data.next_states, centre.actions(data.next_states), np.float32).reshape(*shape, -1),
-            ((data.rewards - self.spec.reward_shift) / self._reward_scale).astype(np.float32).reshape(shape),
-            np.where(data.terminated, 0.0, self.spec.gamma).astype(np.float32).reshape(shape),
+            ((data.rewards - self.objective.shift) / self._reward_scale).astype(np.float32).reshape(shape),
+            np.where(data.terminated, 0.0, self.objective.gamma).astype(np.float32).reshape(shape),
             starts,
         )
 

@@ -1,8 +1,9 @@
-"""The compiled programs of the DroQ critics: all gradient steps of a chunk in one, and predictions.
+"""Compiled programs of the DroQ critics (paper Section 5.1): a chunk of gradient steps, values, input gradients.
 
-Importing this module imports jax; only `droq.py` does so, when it first trains or predicts. The networks of all k critics are
-unrolled in the program (2k networks, two per critic), so that every product is a plain one of two matrices; the backward
-pass is written by hand, with row and column sums as products.
+Importing this module imports jax, so `droq.py` imports it when it first trains or predicts. The program is unrolled
+over the 2k networks (two per critic), so that every product is one of two matrices. Derivatives are those of
+`jax.grad`, Adam is optax's: a step takes 1.07 to 1.08 times as long as with derivatives by hand at the paper's size,
+too little to keep them (benchmarks/micro/critics_droq_autodiff.py and .txt).
 Shapes: c steps per chunk, k critics, b batch, i inputs, h units, l hidden layers.
 """
 
@@ -11,56 +12,55 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from abps.config import CriticsConfig
-from abps.critics.networks import Cache, Layer, Network, forward, through_norm
+from abps.critics.droq_config import Droq
+from abps.critics.networks import Network, forward
 
-__all__ = ["Chunk", "Training", "compiled_loop", "predict", "to_device", "weight_gradients"]
+__all__ = ["Chunk", "Training", "compiled_loop", "input_gradients", "predict", "td_loss", "to_device"]
 
 FLAGS = {"xla_cpu_multi_thread_eigen": "false", "xla_cpu_enable_concurrency_optimized_scheduler": "false"}
-"""For XLA. Threads on products of this size cost more than they bring, and the default scheduler works on all networks at
-once, layer by layer, for the sake of such threads; without it one network is finished before the next is begun and stays in
-the cache: 0.55 against 0.48 of the sgemm rate in two runs. (Given as an option of `jax.jit`, the order did not change.)"""
-DECAY_MEAN, DECAY_SQUARE, EPSILON = 0.9, 0.999, 1e-8
-"""Adam's usual constants."""
+"""XLA flags. Products of this size are slower with several threads. The default scheduler interleaves the networks
+layer by layer to use such threads. Without it, XLA computes one network after the other, and a network stays in the
+cache: 0.55 instead of 0.48 of the sgemm rate in two runs. As an option of `jax.jit`, the flag had no effect."""
 
 
 class Training(NamedTuple):
-    """What the gradient steps change: per network (2k of them) weights, target weights and Adam's moments."""
+    """State of the training: weights, target weights and Adam's moments of all 2k networks."""
 
     online: tuple[Network, ...]
     target: tuple[Network, ...]
     mean: tuple[Network, ...]
     square: tuple[Network, ...]
     steps: Any
-    """Gradient steps since the optimisers were reset, int32."""
+    """Gradient steps since the optimisers were reset (int32)."""
 
 
 class Chunk(NamedTuple):
-    """The data of up to c gradient steps, drawn on the host."""
+    """Data of up to c gradient steps, drawn on the host."""
 
     inputs: Any
-    """(c, k, b, i) at (s, a)."""
+    """(c, k, b, i): scaled (s, a)."""
     next_inputs: Any
-    """(c, k, b, i) at (s', π_θ(s'))."""
+    """(c, k, b, i): scaled (s', π_θ(s'))."""
     rewards: Any
-    """(c, k, b), scaled."""
+    """(c, k, b): scaled rewards."""
     discounts: Any
     """(c, k, b): γ, or 0 after termination."""
     masks: Any
-    """(c, 2, 2k, l) int32: where in the pool the dropout masks of online and target networks begin."""
+    """(c, 2, 2k, l) int32: start of each dropout mask in the pool, for online (0) and target (1) networks."""
 
 
 def to_device(arrays: Any) -> Any:
-    """Hand NumPy arrays in any nesting over to jax, which starts with the right flags then if it has not been started yet."""
+    """Move a pytree of NumPy arrays to jax. Sets the XLA flags first, in case jax has not been initialised yet."""
     _set_flags()
     return jax.device_put(arrays)
 
 
-def compiled_loop(config: CriticsConfig) -> Any:
+def compiled_loop(config: Droq) -> Any:
     """Return the jitted function (training, pool of dropout bits (int8), chunk, steps) → training.
 
-    The number of steps is an argument of the program and everything else has a fixed shape: it compiles once.
+    The number of steps is an argument and all shapes are fixed, so the function compiles once.
     """
 
     def run(training: Training, pool: jax.Array, chunk: Chunk, steps: jax.Array) -> Training:
@@ -75,73 +75,63 @@ def compiled_loop(config: CriticsConfig) -> Any:
 @jax.jit
 def predict(networks: tuple[Network, ...], inputs: jax.Array) -> jax.Array:
     """Q of every network at (m, i) inputs, without dropout: (2k, m)."""
-    return jnp.stack([forward(network, inputs, None, jnp).values for network in networks])
+    return jnp.stack([forward(network, inputs, None, jnp) for network in networks])
+
+
+@jax.jit
+def input_gradients(networks: tuple[Network, ...], inputs: jax.Array) -> jax.Array:
+    """∂Q/∂x of every network at (m, i) inputs, without dropout: (2k, m, i)."""
+
+    def total(inputs: jax.Array, network: Network) -> jax.Array:
+        return forward(network, inputs, None, jnp).sum()  # A row's value depends on that row only.
+
+    return jnp.stack([jax.grad(total)(inputs, network) for network in networks])
 
 
 def _set_flags() -> None:
-    """Prepare the environment that jax reads when it starts; if it was started elsewhere, training is only slower."""
+    """Set the environment that jax reads when it is initialised. Later it has no effect, and training is slower."""
     os.environ.setdefault("PJRT_NPROC", "1")
     for name, value in FLAGS.items():
         if name not in os.environ.get("XLA_FLAGS", ""):
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{name}={value}".strip()
 
 
-def weight_gradients(network: Network, cache: Cache, cotangents: jax.Array, masks: Any) -> Network:
-    """Gradients of Σ cotangent·Q over the batch with respect to every weight."""
-    slope = cotangents * (1.0 - cache.values * cache.values)
-    ones = jnp.ones_like(slope)  # Column sums as products with ones.
-    output_weight, output_bias = slope @ cache.activations[-1], slope.sum()
-    cotangent, layers = slope[:, None] * network.weight, []
-    for place in range(len(network.hidden) - 1, -1, -1):
-        layer = network.hidden[place]
-        active, linear = through_norm(layer, cache, place, cotangent, jnp)
-        if masks is not None:
-            linear = linear * masks[place]
-        weight = cache.activations[place].T @ linear
-        layers.append(Layer(weight, ones @ linear, ones @ (active * cache.normed[place]), ones @ active))
-        if place > 0:
-            cotangent = linear @ layer.weight.T
-    return Network(tuple(reversed(layers)), output_weight, output_bias)
+def td_loss(network: Network, inputs: jax.Array, masks: Any, targets: jax.Array) -> jax.Array:
+    """Mean squared TD error of one network over a batch. The targets are constants."""
+    return jnp.mean(jnp.square(forward(network, inputs, masks, jnp) - targets))
 
 
-def _gradient_step(config: CriticsConfig, training: Training, pool: jax.Array, data: Chunk) -> Training:
-    """One step of Adam for every network and, every `polyak_every` steps, one of the target networks."""
-    steps = training.steps + 1
-    correction = jnp.sqrt(1.0 - DECAY_SQUARE**steps) / (1.0 - DECAY_MEAN**steps)
-    rate = config.learning_rate * correction
-    blend = jnp.where(steps % config.polyak_every == 0, config.polyak, 0.0)
-    columns: list[tuple[Network, Network, Network, Network]] = []
-    for critic in range(config.members):
-        pair = (2 * critic, 2 * critic + 1)
-        goals = _targets(config, training, pool, data, critic)
-        for number in pair:
-            masks = _masks(config, pool, data.masks[0, number])
-            network = training.online[number]
-            cache = forward(network, data.inputs[critic], masks, jnp)
-            cotangents = (2.0 / config.batch) * (cache.values - goals)
-            gradient = weight_gradients(network, cache, cotangents, masks)
-            mean = jax.tree.map(lambda m, g: DECAY_MEAN * m + (1 - DECAY_MEAN) * g, training.mean[number], gradient)
-            square = jax.tree.map(
-                lambda v, g: DECAY_SQUARE * v + (1 - DECAY_SQUARE) * g * g, training.square[number], gradient
-            )
-            online = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) + EPSILON), network, mean, square)
-            target = jax.tree.map(lambda old, new: old + blend * (new - old), training.target[number], online)
-            columns.append((online, target, mean, square))
-    return Training._make([*(tuple(part) for part in zip(*columns, strict=True)), steps])
+def _gradient_step(config: Droq, training: Training, pool: jax.Array, data: Chunk) -> Training:
+    """One Adam step of every network. Every `polyak_every` steps, the target networks are updated too."""
+    networks = range(2 * config.members)
+    targets = [_targets(config, training, pool, data, critic) for critic in range(config.members)]
+    masks = [_masks(config, pool, data.masks[0, number]) for number in networks]
+
+    def total(online: tuple[Network, ...]) -> jax.Array:
+        parts = [td_loss(online[n], data.inputs[n // 2], masks[n], targets[n // 2]) for n in networks]
+        return jnp.sum(jnp.stack(parts))
+
+    moments: Any = optax.ScaleByAdamState(training.steps, training.mean, training.square)
+    gradients: Any = jax.grad(total)(training.online)
+    direction, moments = optax.scale_by_adam().update(gradients, moments)
+    online: Any = jax.tree.map(lambda weight, part: weight - config.learning_rate * part, training.online, direction)
+    blend = jnp.where(moments.count % config.polyak_every == 0, config.polyak, 0.0)
+    target: Any = optax.incremental_update(online, training.target, blend)
+    return Training(online, target, moments.mu, moments.nu, moments.count)
 
 
-def _targets(config: CriticsConfig, training: Training, pool: jax.Array, data: Chunk, critic: int) -> jax.Array:
-    """r + γ(1 − terminated)·Q'(s', π_θ(s')) with the minimum or the mean of the pair: (b,)."""
+def _targets(config: Droq, training: Training, pool: jax.Array, data: Chunk, critic: int) -> jax.Array:
+    """TD targets r + γ(1 − terminated)·Q'(s', π_θ(s')), Q' the minimum or mean of the pair's target networks: (b,)."""
     values = []
     for number in (2 * critic, 2 * critic + 1):
         masks = _masks(config, pool, data.masks[1, number]) if config.dropout_target else None
-        values.append(forward(training.target[number], data.next_inputs[critic], masks, jnp).values)
+        values.append(forward(training.target[number], data.next_inputs[critic], masks, jnp))
     future = jnp.minimum(*values) if config.target == "min" else 0.5 * (values[0] + values[1])
     return data.rewards[critic] + data.discounts[critic] * future
 
 
-def _masks(config: CriticsConfig, pool: jax.Array, starts: jax.Array) -> list[jax.Array] | None:
-    """Dropout factors (b, h) of every hidden layer, cut from the pool of bits: drawing fresh ones would double the time."""
+def _masks(config: Droq, pool: jax.Array, starts: jax.Array) -> list[jax.Array] | None:
+    """Dropout factors (b, h) of every hidden layer, slices of the pool. Drawing new bits would double the time."""
     if config.dropout == 0:
         return None
     shape, scale = (config.batch, config.width), 1.0 / (1.0 - config.dropout)
