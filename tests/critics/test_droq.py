@@ -1,22 +1,23 @@
 """DroQ critics (covers critics/droq.py, networks.py, training.py): gradients, training, predictions, state."""
 
-import copy
-
 import numpy as np
 import pytest
 
-from abps.config import CriticsConfig, replace
-from abps.critics import droq, make_critics
+from abps.critics import droq
 from abps.critics.droq import DroqCritics
+from abps.critics.droq_config import Droq
 from abps.critics.networks import NORM_FLOOR, draw_network, flatten, forward, unflatten
 from abps.critics.scores import scores
+from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import NumericsError, ShapeError
-from abps.gp.mean import advantage_gradients, validation_advantages
+from abps.model.advantage import advantage_gradients, validation_advantages
+from abps.settings import replace
+from abps.state import restore, save
 from abps.trajectory import Trajectory
 
-SMALL = CriticsConfig(
-    kind="droq", members=2, width=32, batch=32, dropout=0.2, steps_first=0, steps_probe=5, steps_centre=0, polyak=0.3
+SMALL = Droq(
+    members=2, width=32, batch=32, dropout=0.2, steps_first=0, steps_probe=5, steps_centre=0, polyak=0.3
 )
 """Large dropout and polyak rates, so that five steps show an error. Most tests share this compiled program."""
 LEARNER = replace(
@@ -24,13 +25,13 @@ LEARNER = replace(
 )
 
 
-def make(problem, config: CriticsConfig, seed: int = 0) -> DroqCritics:
-    critics = make_critics(config, problem.spec, problem.centre.policy_class, seed)
+def make(problem, config: Droq, seed: int = 0) -> DroqCritics:
+    critics = config.make(problem.centre.space, Objective(problem.spec.gamma), seed)
     assert isinstance(critics, DroqCritics)
     return critics
 
 
-def started(problem, config: CriticsConfig, seed: int = 0) -> DroqCritics:
+def started(problem, config: Droq, seed: int = 0) -> DroqCritics:
     critics = make(problem, config, seed)
     critics.start_centre(problem.centre, problem.replay, problem.scale)
     return critics
@@ -67,7 +68,7 @@ def twin(critics: DroqCritics, replay: Replay, steps: int) -> dict[str, np.ndarr
     """The same gradient steps in NumPy, one network at a time, with gradients by hand."""
     from abps.seeding import generator
 
-    config, state = critics.config, critics.state()
+    config, state = critics.config, save(critics.memory)
     chunk = critics._chunk(replay, generator(0, "critics", "batches", state["fits"], 0))
     pool = critics._pool.astype(np.float32) / (1 - config.dropout)
     size = config.batch * config.width
@@ -102,10 +103,10 @@ def twin(critics: DroqCritics, replay: Replay, steps: int) -> dict[str, np.ndarr
 def test_compiled_loop_equals_plain_training_steps(noisy, target):
     config = replace(SMALL, target=target)
     critics = started(noisy, config)
-    expected, before = twin(critics, noisy.replay, 5), critics.state()
+    expected, before = twin(critics, noisy.replay, 5), save(critics.memory)
     report = critics.update(noisy.replay)
     assert report == (0, 5, ())
-    after = critics.state()
+    after = save(critics.memory)
     for name in ("online", "target", "mean"):
         change = np.abs(after[name] - before[name]).max()
         # Adam divides by the size of the gradient. Where it is tiny, rounding changes single weights visibly.
@@ -153,7 +154,7 @@ def test_predictions_are_the_mean_of_the_target_pair_without_dropout(noisy):
     critics = started(noisy, SMALL)
     critics.update(noisy.replay)
     states, actions = noisy.visits[0].states, noisy.visits[0].actions
-    weights, inputs = critics.state()["target"], critics._scale.inputs(states, actions, np.float32)
+    weights, inputs = save(critics.memory)["target"], critics._scale.inputs(states, actions, np.float32)
     pairs = [forward(unflatten(row, *critics._shape), inputs, None, np) for row in weights]
     expected = np.array([(pairs[0] + pairs[1]) / 2, (pairs[2] + pairs[3]) / 2])
     np.testing.assert_allclose(critics.q(states, actions), expected, atol=1e-6)
@@ -181,7 +182,7 @@ def test_values_are_the_mean_of_the_pairs_target_networks(noisy, rows):
     rng = np.random.default_rng(rows)
     states, actions = rng.standard_normal((rows, 3)), rng.uniform(-1, 1, (rows, 2))
     inputs = critics._ready().inputs(states, actions, np.float32)
-    saved = critics.state()
+    saved = save(critics.memory)
     networks = [unflatten(vector, *critics._shape) for vector in saved["target"]]
     one_by_one = np.array([forward(network, inputs, None, np) for network in networks])
     np.testing.assert_allclose(critics.q(states, actions), (one_by_one[0::2] + one_by_one[1::2]) / 2, atol=3e-6)
@@ -194,7 +195,7 @@ def test_nothing_recompiles_as_data_and_steps_change(noisy):
 
     critics = started(noisy, SMALL)
     replay = Replay(50_000, 3, 2)
-    replay.load(noisy.replay.state())
+    replay.fill(noisy.replay.contents())
     critics.update(replay)
     compiled = critics._loop()._cache_size()
     critics.q(np.ones((5, 3)), np.ones((5, 2)))
@@ -213,11 +214,11 @@ def test_nothing_recompiles_as_data_and_steps_change(noisy):
 def test_a_new_centre_resets_optimisers_and_only_the_worst_weights(noisy):
     critics = started(noisy, SMALL)
     critics.update(noisy.replay)
-    before = critics.state()
+    before = save(critics.memory)
     assert before["steps"] == 5
     assert np.abs(before["mean"]).max() > 0
     critics.start_centre(noisy.centre, noisy.replay, noisy.scale, worst=1)
-    after = critics.state()
+    after = save(critics.memory)
     assert after["steps"] == 0
     assert not after["mean"].any()
     assert not after["square"].any()
@@ -226,14 +227,14 @@ def test_a_new_centre_resets_optimisers_and_only_the_worst_weights(noisy):
         assert (after[name][2:] != before[name][2:]).mean() > 0.5
     np.testing.assert_array_equal(after["online"][2:], after["target"][2:])
     critics.start_centre(noisy.centre, noisy.replay, noisy.scale, worst=1)
-    assert (critics.state()["online"][2:] != after["online"][2:]).mean() > 0.5
+    assert (save(critics.memory)["online"][2:] != after["online"][2:]).mean() > 0.5
     critics.start_centre(noisy.centre, noisy.replay, noisy.scale)
-    np.testing.assert_array_equal(critics.state()["online"][:2], before["online"][:2])
+    np.testing.assert_array_equal(save(critics.memory)["online"][:2], before["online"][:2])
 
 
 def test_members_start_apart_and_draw_their_own_batches(noisy):
     critics = started(noisy, SMALL)
-    weights = critics.state()["online"]
+    weights = save(critics.memory)["online"]
     assert len({row.tobytes() for row in weights}) == 4
     from abps.seeding import generator
 
@@ -246,17 +247,17 @@ def test_loaded_state_continues_bit_for_bit(noisy):
     critics = started(noisy, SMALL)
     critics.update(noisy.replay)
     again = make(noisy, SMALL)
-    again.load(copy.deepcopy(critics.state()))
+    again.memory = restore(again.memory, save(critics.memory))
     for _ in range(2):
-        for one, other in zip(flat(critics.state()), flat(again.state()), strict=True):
+        for one, other in zip(flat(save(critics.memory)), flat(save(again.memory)), strict=True):
             np.testing.assert_array_equal(one, other)
         assert critics.update(noisy.replay) == again.update(noisy.replay)
     np.testing.assert_array_equal(
         critics.q(np.ones((2, 3)), np.ones((2, 2))), again.q(np.ones((2, 3)), np.ones((2, 2)))
     )
-    assert not np.array_equal(critics.state()["online"], started(noisy, SMALL, seed=1).state()["online"])
+    assert not np.array_equal(save(critics.memory)["online"], started(noisy, SMALL, seed=1).state()["online"])
     with pytest.raises(ShapeError, match="settings they were saved with"):
-        make(noisy, replace(SMALL, width=16)).load(critics.state())
+        make(noisy, replace(SMALL, width=16)).memory = critics.memory
 
 
 def flat(state) -> list:
@@ -265,12 +266,12 @@ def flat(state) -> list:
 
 def test_a_diverged_member_is_reinitialised_and_reported(noisy):
     critics = started(noisy, SMALL)
-    state = critics.state()
+    state = save(critics.memory)
     state["online"][3, 0] = np.nan
-    critics.load(state)
+    critics.memory = restore(critics.memory, state)
     report = critics.update(noisy.replay)
     assert report.diverged == (1,)
-    assert np.isfinite(critics.state()["online"]).all()
+    assert np.isfinite(save(critics.memory)["online"]).all()
     assert np.isfinite(critics.q(np.ones((2, 3)), np.ones((2, 2)))).all()
     assert critics.update(noisy.replay).diverged == ()
 

@@ -155,6 +155,17 @@ class DroqCritics(Critics):
             self._scale = InputScale.known(self.spec, memory.input_mean, memory.input_std, self.config.clip)
         self._refresh()
 
+    def _in_chunks(self, program: Any, inputs: NDArray[np.float32], size: int) -> Array:
+        """Apply a compiled program to the target networks, `size` rows at a time: (2k, m, …) in float64."""
+        from abps.critics.training import to_device
+
+        networks, parts = to_device(tuple(self._networks)), []
+        for start in range(0, max(len(inputs), 1), size):
+            part = inputs[start : start + size]
+            padded = np.pad(part, ((0, size - len(part)), (0, 0)))  # A fixed shape compiles once.
+            parts.append(np.asarray(program(networks, padded), dtype=np.float64)[:, : len(part)])
+        return np.concatenate(parts, axis=1)
+
     def _initialise(self, member: int) -> None:
         """Draw new weights for both networks of a critic and reset their optimiser."""
         rng = generator(self._seed, "critics", "weights", member, int(self._draws[member]))
