@@ -3,6 +3,7 @@
 Shapes as in `base`; d = a·s, or a·(s + 1) with a bias, which is then the last column.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,29 +22,56 @@ __all__ = ["ClippedLinear", "LinearTanh"]
 
 
 @dataclass(frozen=True)
-class LinearTanh(PolicyClass):
-    """a = centre + half · tanh(W s̃ + b), zero parameters at the start; without bias it is the paper's policy."""
+class _Linear(PolicyClass):
+    """What both classes share: a = f(W s̃ + b); abstract."""
 
     bias: bool = setting(False, "add a constant b to every action's W s̃")
-    squash: ClassVar[str] = "tanh"
+
+    @abstractmethod
+    def _slopes(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
+        """∂π_j/∂(w_j·s̃) (m, a)."""
 
     def initial(self, spec: TaskSpec) -> Array:
         return np.zeros(spec.action_dim * _columns(spec, self.bias))
 
+    def pullback(self, spec: TaskSpec, parameters: Array, inputs: Array, cotangents: NDArray[np.floating]) -> Array:
+        slopes, augmented = self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias)
+        pulled = np.swapaxes(cotangents * slopes, -1, -2) @ augmented
+        return pulled.reshape(*pulled.shape[:-2], slopes.shape[1] * augmented.shape[1])
+
+    def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
+        """One block per action: Σ_m w_m (slope_j/half_j)² s̃ s̃ᵀ / a."""
+        slopes, augmented = self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias)
+        squares = weights[:, None] * np.square(slopes / spec.action_half) / spec.action_dim
+        return np.stack([(augmented * column[:, None]).T @ augmented for column in squares.T])
+
+    def to_arrays(self, spec: TaskSpec, parameters: Array) -> dict[str, Array]:
+        matrix = _matrix(spec, parameters, self.bias)
+        return {"weights": matrix[:, :-1], "bias": matrix[:, -1]} if self.bias else {"weights": matrix}
+
+    def from_arrays(self, spec: TaskSpec, arrays: dict[str, Array]) -> Array:
+        weights = np.asarray(arrays["weights"], dtype=np.float64)
+        if weights.shape != (spec.action_dim, spec.observation_dim):
+            raise ShapeError(f"weights have shape {weights.shape}, expected {(spec.action_dim, spec.observation_dim)}")
+        if not self.bias:
+            return weights.reshape(-1)
+        constant = np.asarray(arrays["bias"], dtype=np.float64)
+        if constant.shape != (spec.action_dim,):
+            raise ShapeError(f"bias has shape {constant.shape}, expected {(spec.action_dim,)}")
+        return np.concatenate([weights, constant[:, None]], axis=1).reshape(-1)
+
+
+@dataclass(frozen=True)
+class LinearTanh(_Linear):
+    """a = centre + half · tanh(W s̃ + b), zero parameters at the start; without bias it is the paper's policy."""
+
+    squash: ClassVar[str] = "tanh"
+
     def actions(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
         return spec.action_centre + spec.action_half * np.tanh(_latent(spec, parameters, inputs, self.bias))
 
-    def pullback(self, spec: TaskSpec, parameters: Array, inputs: Array, cotangents: NDArray[np.floating]) -> Array:
-        return _pulled(self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias), cotangents)
-
-    def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
-        return _blocks(spec, self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias), weights)
-
-    def to_arrays(self, spec: TaskSpec, parameters: Array) -> dict[str, Array]:
-        return _named(spec, parameters, self.bias)
-
-    def from_arrays(self, spec: TaskSpec, arrays: dict[str, Array]) -> Array:
-        return _flat(spec, arrays, self.bias)
+    def _slopes(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
+        return spec.action_half * (1.0 - np.square(np.tanh(_latent(spec, parameters, inputs, self.bias))))
 
     def controller(self, spec: TaskSpec, parameters: Array, normaliser: Normaliser) -> Controller:
         """See `FastControl`."""
@@ -67,39 +95,23 @@ class LinearTanh(PolicyClass):
         centre, half, tanh = spec.action_centre, spec.action_half, np.tanh
         return lambda observation: centre + half * tanh(latent(observation))
 
-    def _slopes(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
-        """∂π_j/∂(w_j·s̃) (m, a)."""
-        return spec.action_half * (1.0 - np.square(np.tanh(_latent(spec, parameters, inputs, self.bias))))
-
 
 @dataclass(frozen=True)
-class ClippedLinear(PolicyClass):
+class ClippedLinear(_Linear):
     """a = centre + W s̃ + b, clipped to the bounds: linear inside them.
 
     With symmetric bounds the centre is zero and a = W s̃ exactly, the linear policies of `tasks/lqr.py`; with a constant
     observation of one, the parameters are the action itself, seen from the middle of its box (`tasks/synthetic.py`).
     """
 
-    bias: bool = setting(False, "add a constant b to every action's W s̃")
     squash: ClassVar[str] = "clip"
-
-    def initial(self, spec: TaskSpec) -> Array:
-        return np.zeros(spec.action_dim * _columns(spec, self.bias))
 
     def actions(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
         return np.clip(self._unclipped(spec, parameters, inputs), spec.action_low, spec.action_high)
 
-    def pullback(self, spec: TaskSpec, parameters: Array, inputs: Array, cotangents: NDArray[np.floating]) -> Array:
-        return _pulled(self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias), cotangents)
-
-    def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
-        return _blocks(spec, self._slopes(spec, parameters, inputs), _augmented(inputs, self.bias), weights)
-
-    def to_arrays(self, spec: TaskSpec, parameters: Array) -> dict[str, Array]:
-        return _named(spec, parameters, self.bias)
-
-    def from_arrays(self, spec: TaskSpec, arrays: dict[str, Array]) -> Array:
-        return _flat(spec, arrays, self.bias)
+    def _slopes(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
+        wanted = self._unclipped(spec, parameters, inputs)
+        return ((wanted > spec.action_low) & (wanted < spec.action_high)).astype(np.float64)
 
     def controller(self, spec: TaskSpec, parameters: Array, normaliser: Normaliser) -> Controller:
         """See `FastControl`."""
@@ -121,11 +133,6 @@ class ClippedLinear(PolicyClass):
     def _unclipped(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
         """The actions (m, a), or of n policies (n, m, a), before the bounds cut them off."""
         return spec.action_centre + _latent(spec, parameters, inputs, self.bias)
-
-    def _slopes(self, spec: TaskSpec, parameters: Array, inputs: Array) -> Array:
-        """∂π_j/∂(w_j·s̃) (m, a): one inside the bounds, zero at them."""
-        wanted = self._unclipped(spec, parameters, inputs)
-        return ((wanted > spec.action_low) & (wanted < spec.action_high)).astype(np.float64)
 
 
 def _columns(spec: TaskSpec, bias: bool) -> int:
@@ -153,23 +160,6 @@ def _latent(spec: TaskSpec, parameters: Array, inputs: Array, bias: bool) -> Arr
     return _augmented(inputs, bias) @ np.swapaxes(_matrix(spec, parameters, bias), -1, -2)
 
 
-def _named(spec: TaskSpec, parameters: Array, bias: bool) -> dict[str, Array]:
-    matrix = _matrix(spec, parameters, bias)
-    return {"weights": matrix[:, :-1], "bias": matrix[:, -1]} if bias else {"weights": matrix}
-
-
-def _flat(spec: TaskSpec, arrays: dict[str, Array], bias: bool) -> Array:
-    weights = np.asarray(arrays["weights"], dtype=np.float64)
-    if weights.shape != (spec.action_dim, spec.observation_dim):
-        raise ShapeError(f"weights have shape {weights.shape}, expected {(spec.action_dim, spec.observation_dim)}")
-    if not bias:
-        return weights.reshape(-1)
-    constant = np.asarray(arrays["bias"], dtype=np.float64)
-    if constant.shape != (spec.action_dim,):
-        raise ShapeError(f"bias has shape {constant.shape}, expected {(spec.action_dim,)}")
-    return np.concatenate([weights, constant[:, None]], axis=1).reshape(-1)
-
-
 def _gains(spec: TaskSpec, parameters: Array, normaliser: Normaliser, bias: bool) -> tuple[Array, Array]:
     """W s̃ + b as gains (a, s) on the raw observation and an offset (a,)."""
     matrix = _matrix(spec, parameters, bias)
@@ -192,14 +182,3 @@ def _moving_latent(spec: TaskSpec, path: ParameterPath, normaliser: Normaliser, 
         return before + share * (gains[second] @ observation + offsets[second] - before)
 
     return latent
-
-
-def _pulled(slopes: Array, inputs: Array, cotangents: NDArray[np.floating]) -> Array:
-    pulled = np.swapaxes(cotangents * slopes, -1, -2) @ inputs
-    return pulled.reshape(*pulled.shape[:-2], slopes.shape[1] * inputs.shape[1])
-
-
-def _blocks(spec: TaskSpec, slopes: Array, inputs: Array, weights: Array) -> Array:
-    """One block per action: Σ_m w_m (slope_j/half_j)² s̃ s̃ᵀ / a."""
-    squares = weights[:, None] * np.square(slopes / spec.action_half) / spec.action_dim
-    return np.stack([(inputs * column[:, None]).T @ inputs for column in squares.T])

@@ -19,7 +19,7 @@ from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
 from abps.policies.base import Controller, FastControl, PolicyClass
 from abps.policies.path import ParameterPath
-from abps.registry import KINDS, RENAMED, find, kind_of
+from abps.registry import is_known, kind_of
 from abps.settings import from_dict, to_dict
 from abps.tasks.spec import TaskSpec
 
@@ -30,6 +30,9 @@ MAX_PARAMETERS = 10_000_000
 
 SHARED_ARRAYS = ("kind", "task", "observation_mean", "observation_count", "observation_m2", "action_low", "action_high")
 """Arrays of every policy file; a class adds its own, most of them `weights`."""
+
+RESERVED = {*SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "policy_id", "horizon"}
+"""Names of arrays that a class cannot use for its own."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class PolicySpace:
     def remapped(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
         """Parameters that mean under `new` what `parameters` meant under `old`.
 
-        Exact where the mean stays, or where the class has a `bias`. A sensor that had not moved has no scale to keep:
+        Uses the arrays `weights` and `bias` of `to_arrays`: exact where the mean stays, or where there is a `bias`. A sensor that had not moved has no scale to keep:
         its weight would grow by a factor of up to std / STD_FLOOR, for ever.
         """
         arrays = self.policy_class.to_arrays(self.spec, parameters)
@@ -150,11 +153,14 @@ class Policy:
         path: dict[str, Any] = {}
         if self.path is not None:
             path = {"path_knots": self.path.knots, "path_interval": np.array(self.path.interval)}
+        own = policy_class.to_arrays(self.spec, self.parameters)
+        if taken := sorted(RESERVED.intersection(own)):
+            raise ConfigError(f"{type(policy_class).__name__}.to_arrays uses the reserved names {', '.join(taken)}")
         return {
             "kind": np.array(kind_of(type(policy_class))),
             **({"settings": np.array(json.dumps(settings))} if settings else {}),
             "task": np.array(self.spec.name),
-            **policy_class.to_arrays(self.spec, self.parameters),
+            **own,
             "observation_mean": self.normaliser.mean,
             "observation_std": self.normaliser.std,
             "observation_count": np.array(self.normaliser.count),
@@ -177,22 +183,27 @@ class _MovingController:
         return self.space.actions(parameters, np.asarray(observation)[None], self.normaliser)[0]
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Policy:
     """Read what `Policy.save` wrote; nothing in the file is executed, every shape is checked.
 
+    Args:
+        path: the file.
+        policy_class: the class that is expected beside the registered ones, e.g. the one that a run's settings name; a
+            file alone cannot have a module imported.
+
     Raises:
-        ConfigError: the file is missing, is no policy, or its class is not registered.
+        ConfigError: the file is missing, is no policy, or its class is neither registered nor expected.
     """
     try:
         data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)
-        return _policy(data)
+        return _policy(data, policy_class)
     except FileNotFoundError as error:
         raise ConfigError(f"no policy file at {path}") from error
     except Exception as error:
         raise ConfigError(f"{path} is not a policy file of abps: {error}") from error
 
 
-def _policy(data: dict[str, Any]) -> Policy:
+def _policy(data: dict[str, Any], expected: PolicyClass | None) -> Policy:
     mean, m2, low, high = (
         np.asarray(data[name], dtype=np.float64)
         for name in ("observation_mean", "observation_m2", "action_low", "action_high")
@@ -200,9 +211,10 @@ def _policy(data: dict[str, Any]) -> Policy:
     if mean.ndim != 1 or m2.shape != mean.shape or low.ndim != 1 or high.shape != low.shape:
         raise ValueError(f"shapes do not fit: mean {mean.shape}, m2 {m2.shape}, action_low {low.shape}")
     kind = str(data["kind"])
-    if RENAMED.get(("policy", kind), kind) not in KINDS["policy"]:  # A stranger's file must not import modules.
-        raise ValueError(f"unknown policy kind {kind!r}; `abps.register` its class first")
-    policy_class = from_dict(find("policy", kind), {"kind": kind, **json.loads(str(data.get("settings", "{}")))})
+    if not is_known("policy", kind) and (expected is None or kind != kind_of(type(expected))):
+        # A stranger's file must not import modules.
+        raise ValueError(f"unknown policy kind {kind!r}; import its module and `abps.register` its class first")
+    policy_class = from_dict(PolicyClass, {**json.loads(str(data.get("settings", "{}"))), "kind": kind})
     spec = TaskSpec(
         name=str(data["task"]),
         observation_dim=mean.size,
@@ -210,8 +222,7 @@ def _policy(data: dict[str, Any]) -> Policy:
         action_low=tuple(float(x) for x in low),
         action_high=tuple(float(x) for x in high),
     )
-    skipped = {*SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "policy_id", "horizon"}
-    own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if name not in skipped}
+    own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if name not in RESERVED}
     if not all(np.all(np.isfinite(part)) for part in (*own.values(), mean, m2)) or np.any(m2 < 0.0):
         raise ValueError("a number is not finite, or a variance is negative")
     parameters = policy_class.from_arrays(spec, own)

@@ -19,6 +19,7 @@ from abps.search.ars import ArsConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.paper_tables import PaperRow, paper_row
 from abps.search.plan import CentreThenProbes
+from abps.settings import replace
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 from abps.steps.walk import Walk
@@ -53,18 +54,8 @@ def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
 
 def ddpgn(task: str, preset: str) -> LocalSearchConfig:
     """Ablation: the same critics as ABS, but Gaussian probes and a step along ∇m̂ alone."""
-    row = paper_row(task)
-    return LocalSearchConfig(
-        policy=LinearTanh(),
-        observations=_observations(task),
-        chart=Identity(),
-        prior=AdvantagePrior(critics=Droq() if preset == "paper" else Lstd(), aggregation=Softmax()),
-        gp=_gp(row.abs_lengthscales, row, preset),
-        probing=GaussianProbes(_std(row, preset)),
-        step=MeanGradient(),
-        plan=_plan(row, preset),
-        states=STATES,
-    )
+    probing = GaussianProbes(_std(paper_row(task), preset))
+    return replace(abs_recipe(task, preset), probing=probing, step=MeanGradient())
 
 
 def mpd(task: str, preset: str) -> LocalSearchConfig:
