@@ -148,7 +148,7 @@ class OwnLengthscales:
         return squared_distances(self.points * self._inverse_scale(logarithms))
 
     def gradient(self, outer: Array, logarithms: Array) -> Array:
-        """½ Σ_jk A_jk ∂(−|t_j − t_k|²)/∂(log ℓ_i) (l,) for a symmetric A (n, n)."""
+        """½ Σ_jk A_jk (t_ji − t_ki)² (d,) for a symmetric A (n, n): ∂κ/∂(log ℓ_i) is w·(t_ji − t_ki)²."""
         sums = outer.sum(axis=1) @ self.squares - np.einsum("ij,ij->j", self.points, outer @ self.points)
         return sums * self._inverse_scale(logarithms) ** 2
 
@@ -176,8 +176,8 @@ class SharedLengthscale:
         return self.distances * np.exp(-2.0 * logarithms[0])
 
     def gradient(self, outer: Array, logarithms: Array) -> Array:
-        """½ Σ_jk A_jk ∂(−|t_j − t_k|²)/∂(log ℓ) (1,) for a symmetric A (n, n)."""
-        return np.array([float((outer * self.squared(logarithms)).sum())])
+        """½ Σ_jk A_jk |t_j − t_k|² (1,) for a symmetric A (n, n): the sum of the own lengthscales' gradients."""
+        return np.array([0.5 * float((outer * self.squared(logarithms)).sum())])
 
     def expanded(self, logarithms: Array) -> Array:
         """ℓ (d,)."""
