@@ -6,11 +6,30 @@ From outside the package, `register` adds a kind, and `module:Name` needs no reg
 
 import difflib
 import importlib
+from dataclasses import is_dataclass
+from functools import reduce
 from typing import Any
 
 from abps.errors import ConfigError
 
-__all__ = ["KINDS", "find", "kind_of", "nearest", "register"]
+__all__ = ["BASES", "KINDS", "check_part", "find", "is_known", "kind_of", "nearest", "register"]
+
+BASES = {
+    "search": "abps.search.base.SearchConfig",
+    "policy": "abps.policies.base.PolicyClass",
+    "observations": "abps.policies.observations.Observations",
+    "critics": "abps.critics.base.CriticsPart",
+    "features": "abps.critics.lstd_config.FeatureMap",
+    "chart": "abps.model.chart.Chart",
+    "kernel": "abps.model.kernel.Kernel",
+    "prior": "abps.model.prior.Prior",
+    "aggregation": "abps.model.aggregation.Aggregation",
+    "criterion": "abps.acquisition.base.Criterion",
+    "probing": "abps.acquisition.probing.Probing",
+    "step": "abps.steps.base.StepRule",
+    "plan": "abps.search.plan.Plan",
+}
+"""What a part of each family derives from."""
 
 KINDS: dict[str, dict[str, Any]] = {
     "search": {
@@ -79,12 +98,15 @@ RENAMED = {("policy", "direct"): "clipped-linear"}
 def register(part: type, kind: str) -> type:
     """Make a part known by a short name: `abps.register(Momentum, "momentum")`.
 
+    Files name it by `module:Name` all the same, so that a process that has not registered it can still read them.
+
     Raises:
-        ConfigError: the class belongs to no family, or the name is taken by another class.
+        ConfigError: the class is no part, or the name is taken by another class.
     """
     family = getattr(part, "family", "")
     if family not in KINDS:
-        raise ConfigError(f"{part.__name__} belongs to no family of parts; derive it from one of {', '.join(KINDS)}")
+        raise ConfigError(f"{part!r} belongs to no family of parts; derive it from one of {', '.join(BASES.values())}")
+    check_part(part, family, part.__qualname__)
     known = KINDS[family].get(kind)
     if known is not None and known is not part:
         raise ConfigError(f"the {family} {kind!r} is registered already; choose another name")
@@ -101,20 +123,56 @@ def find(family: str, kind: Any) -> type[Any]:
     if not isinstance(kind, str):
         raise ConfigError(f"the kind of a {family} is a name, got {kind!r}")
     kind = RENAMED.get((family, kind), kind)
-    place = KINDS[family].get(kind, kind if ":" in kind else None)
+    place = _registered(family, kind) or (kind if ":" in kind else None)
     if place is None:
-        raise ConfigError(f"unknown {family} {kind!r}{nearest(kind, KINDS[family])}")
+        raise ConfigError(f"unknown {family} {kind!r}{nearest(kind, KINDS[family])}, or module:Name of your own")
     part = import_object(place) if isinstance(place, str) else place
-    if not isinstance(part, type) or getattr(part, "family", None) != family:
-        raise ConfigError(f"{kind!r} is no {family}: it must be a class derived from that family's base")
+    check_part(part, family, kind)
     return part
 
 
+def is_known(family: str, kind: str) -> bool:
+    """Whether a kind can be found without importing anything but abps itself."""
+    return _registered(family, RENAMED.get((family, kind), kind)) is not None
+
+
 def kind_of(part: type) -> str:
-    """The name of a part's class: its registered kind, or `module:Name`."""
+    """What files call a part's class: the package's name for it, or `module:Name`.
+
+    A class that no file could name so (one made inside a function) keeps the name it was registered under.
+    """
     place = f"{part.__module__}:{part.__qualname__}"
     kinds = KINDS.get(getattr(part, "family", ""), {})
-    return next((kind for kind, known in kinds.items() if known is part or known == place), place)
+    own = next((kind for kind, known in kinds.items() if known == place), None)
+    if own is None and "<locals>" in place:
+        own = next((kind for kind, known in kinds.items() if known is part), None)
+    return own or place
+
+
+def _registered(family: str, kind: str) -> Any:
+    """What is registered under a name, or the registered class that lives at `module:Name`; None: nothing."""
+    known = KINDS[family].get(kind)
+    if known is not None:
+        return known
+    return next((part for part in KINDS[family].values() if isinstance(part, type) and kind_of(part) == kind), None)
+
+
+def check_part(part: Any, family: str, kind: str) -> None:
+    """Refuse what is no concrete part of a family, and say what is missing."""
+    base = BASES[family]
+    if not isinstance(part, type):
+        raise ConfigError(
+            f"{kind!r} is no {family} but a {type(part).__name__}; a {family} is a class derived from {base}"
+        )
+    other = getattr(part, "family", None)
+    if other != family:
+        what = f"a {other}" if other in KINDS else "no part"
+        raise ConfigError(f"{kind!r} is {what}, not a {family}; a {family} derives from {base}")
+    missing = sorted(getattr(part, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"the {family} {kind!r} lacks {', '.join(missing)}; {base} says what it must do")
+    if not is_dataclass(part):
+        raise ConfigError(f"the {family} {kind!r} must be a dataclass: write @dataclass(frozen=True) above its class")
 
 
 def nearest(name: str, known: Any) -> str:
@@ -130,9 +188,24 @@ def import_object(place: str) -> Any:
         ConfigError: the module cannot be imported, or has no such name.
     """
     module, _, name = place.partition(":")
+    if not module or not name:
+        raise ConfigError(f"{place!r} is not of the form module:Name")
     try:
-        return getattr(importlib.import_module(module), name)
-    except AttributeError as error:
-        raise ConfigError(f"module {module!r} has no {name!r}") from error
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise ConfigError(f"cannot import {place!r}: {error}") from error
+        raise ConfigError(
+            f"cannot import {place!r}: there is no module {error.name!r} here; go to the folder it is in, or set PYTHONPATH"
+        ) from error
     except Exception as error:  # Whatever a stranger's module does when it is imported.
         raise ConfigError(f"cannot import {place!r}: {type(error).__name__}: {error}") from error
+    try:
+        return reduce(getattr, name.split("."), loaded)
+    except AttributeError as error:
+        if "<locals>" in name or module == "__main__":
+            raise ConfigError(
+                f"{place!r} cannot be imported: define the class at the top of a module of its own"
+            ) from error
+        names = [known for known in vars(loaded) if not known.startswith("_")]
+        raise ConfigError(f"module {module!r} has no {name!r}{nearest(name, names)}") from error

@@ -91,7 +91,12 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
             raise ConfigError(f"unknown setting {where}{name}{nearest(name, known)}")
         inner = getattr(base, name) if base is not None else _default_of(cls, name)
         arguments[name] = _typed(hints[name], value, f"{where}{name}", inner)
-    return dataclasses.replace(base, **arguments) if base is not None else cls(**arguments)  # type: ignore[type-var]
+    if base is not None:
+        return dataclasses.replace(base, **arguments)  # type: ignore[type-var]
+    for item in fields(cls):  # type: ignore[arg-type]
+        if item.init and item.name not in arguments and item.default is item.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{where}{item.name} must be given: it has no default")
+    return cls(**arguments)
 
 
 def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T:

@@ -1,13 +1,14 @@
 """The searches by name: the one table that the command line, the documentation and the contract tests go through."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from abps.errors import ConfigError
-from abps.registry import import_object, nearest
+from abps.errors import AbpsError, ConfigError
+from abps.registry import KINDS, check_part, import_object, kind_of, nearest
 from abps.search.base import Search, SearchConfig
 from abps.search.budget import BudgetConfig
+from abps.settings import from_dict
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["PRESETS", "SEARCHES", "SearchEntry", "make_search", "register_search", "search_config"]
@@ -52,7 +53,8 @@ def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchCon
     """The settings of a search on a task: what every entrance of abps starts from.
 
     Args:
-        search: a name of `SEARCHES`, or `module:Name` of a recipe or of a settings class.
+        search: a name of `SEARCHES`, a settings class registered by `abps.register`, or `module:Name` of a recipe or of
+            a settings class.
         task: the task's name, for presets that depend on it.
         preset: one of `PRESETS`.
 
@@ -61,14 +63,28 @@ def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchCon
     """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
-    if search not in SEARCHES and ":" not in search:
-        raise ConfigError(f"unknown search {search!r}{nearest(search, SEARCHES)}")
-    recipe: Any = SEARCHES[search].recipe if search in SEARCHES else search
+    recipes: dict[str, Any] = {name: part for name, part in KINDS["search"].items() if isinstance(part, type)}
+    recipes |= {name: entry.recipe for name, entry in SEARCHES.items()}
+    if search not in recipes and ":" not in search:
+        raise ConfigError(f"unknown search {search!r}{nearest(search, recipes)}")
+    recipe = recipes.get(search, search)
     recipe = import_object(recipe) if isinstance(recipe, str) else recipe
-    config = recipe() if isinstance(recipe, type) and is_dataclass(recipe) else recipe(task, preset)
+    if isinstance(recipe, type):
+        check_part(recipe, "search", search)
+        return from_dict(SearchConfig, {"kind": search if ":" in search else kind_of(recipe)})
+    config = _settings_of(search, recipe, task, preset) if callable(recipe) else recipe
     if not isinstance(config, SearchConfig):
-        raise ConfigError(f"{search!r} must give the settings of a search, got {type(config).__name__}")
+        raise ConfigError(f"{search!r} must give the settings of a search (a SearchConfig), got {config!r}")
     return config
+
+
+def _settings_of(search: str, recipe: Any, task: str, preset: str) -> Any:
+    try:
+        return recipe(task, preset)
+    except AbpsError:
+        raise
+    except Exception as error:  # Whatever a stranger's recipe does.
+        raise ConfigError(f"the recipe {search!r} failed: {type(error).__name__}: {error}") from error
 
 
 def make_search(
