@@ -74,15 +74,18 @@ def run_path(root: Path, settings: RunSettings) -> Path:
     variant = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", settings.variant)
     if len(variant) > MAX_VARIANT_NAME:
         variant = f"{variant[:MAX_VARIANT_NAME]}-{zlib.crc32(settings.variant.encode()):08x}"
-    return root / task / (f"{settings.search}@{variant}" if variant else settings.search) / f"seed-{settings.seed}"
+    search = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.search).strip(".-") or "search"
+    return root / task / (f"{search}@{variant}" if variant else search) / f"seed-{settings.seed}"
 
 
 def create_directory(path: Path, settings: RunSettings) -> None:
     """Make a new run directory with its settings and versions.
 
     Raises:
+        ConfigError: the settings could not be read back: a part of your own that no file can name.
         RunError: there is a run already, or the path cannot be made.
     """
+    settings_from_document(settings_document(settings))
     try:
         (path / "policy").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -152,7 +155,7 @@ def settings_from_document(document: Any) -> RunSettings:
 
 
 def read_settings(path: Path) -> RunSettings:
-    """Read `config.yaml`; nothing in it can execute code.
+    """Read `config.yaml`; nothing in it can execute code, but a part named `module:Name` is imported.
 
     Raises:
         RunError: there is no run, or its settings are damaged.
@@ -165,7 +168,9 @@ def read_settings(path: Path) -> RunSettings:
         if isinstance(document, dict) and document.get("format", 1) != FORMAT and "search" in document:
             raise OldFormatError(f"the run in {path} was made by another version: {_format_sentence(path, document)}")
         return settings_from_document(document)
-    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except ConfigError as error:
+        raise RunError(f"{file} is damaged, or names a part that is not here: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RunError(f"{file} is damaged: {error}") from error
 
 

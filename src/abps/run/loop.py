@@ -76,7 +76,7 @@ def train(
         def evaluator(policies: list[Policy], iteration: int) -> list[Evaluation]:
             return evaluate(evaluation, policies, settings.run.evaluation_episodes, settings.seed, iteration)
 
-        with open_run(path, task.spec, evaluator, settings) as run, failures_noted(run):
+        with open_run(path, task.spec, evaluator, settings) as run, failures_noted(path):
             return _run_to_its_end(run, training, observers)
 
 
@@ -93,7 +93,7 @@ def _run_to_its_end(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> Tr
     for observer in observers:
         observer.end(run, reasons)
     last = run.metrics.records[-1] if run.metrics.records else None
-    return TrainingResult(run.path, reasons, run.search.episodes, run.search.steps, run.seconds, last)
+    return TrainingResult(run.path, reasons, run.search.episodes, run.search.progress.steps, run.seconds, last)
 
 
 def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dict[str, str]:

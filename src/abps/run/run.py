@@ -12,6 +12,7 @@ in the order of `slots`. `loop.train` feeds it from an environment, `hardware.Ha
 import io
 import math
 import time
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +31,6 @@ from abps.run.metrics import MetricsFile
 from abps.run.scoreboard import Evaluator, Scoreboard
 from abps.run.spool import Finished, Spool
 from abps.search.base import Metrics, Query, Search
-from abps.search.registry import make_search
 from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
@@ -158,11 +158,6 @@ class Run:
         text = "".join(f"{name}: {reason}\n" for name, reason in reasons.items())
         replace_atomically(self.path / "DONE", text.encode())
 
-    def fail(self, reason: str) -> None:
-        """Mark the run as failed, if the disk still takes it; the run can be resumed all the same."""
-        with suppress(RunError):
-            replace_atomically(self.path / "FAILED", (reason + "\n").encode("utf-8", "replace"))
-
     def take_back(self) -> int:
         """Undo the newest recorded episode, keeping a copy of it in `discarded/`; return its number.
 
@@ -193,8 +188,8 @@ class Run:
         """A search that was told nothing, and the counts that go with it."""
         settings = self.settings
         try:
-            self.search: Search[Any] = make_search(
-                settings.search, self.spec, settings.search_config, seed=settings.seed, budget=settings.budget
+            self.search: Search[Any] = settings.search_config.make(
+                self.spec, seed=settings.seed, budget=settings.budget, name=settings.search
             )
         except (MemoryError, ValueError, OverflowError) as error:
             raise RunError(f"the settings ask for arrays that cannot be had here: {error}") from error
@@ -367,25 +362,41 @@ def open_run(
     if not (path / "config.yaml").exists():
         raise RunError(f"there is no run in {path} (no config.yaml)")
     with claim(path), threadpool_limits(1):
-        run = Run(path, settings or read_settings(path), spec, evaluator)
-        with failures_noted(run):
+        settings = settings or read_settings(path)
+        with failures_noted(path):
+            run = Run(path, settings, spec, evaluator)
             run.restore()
         yield run
 
 
 @contextmanager
-def failures_noted(run: Run) -> Iterator[None]:
-    """Leave the reason in FAILED when the block ends with an error; an error that nobody foresaw becomes a `RunError`."""
+def failures_noted(path: Path) -> Iterator[None]:
+    """Leave the reason in FAILED when the block ends with an error; an error that nobody foresaw becomes a `RunError`.
+
+    The run can be resumed all the same, once the cause is mended.
+    """
     try:
         yield
     except AbpsError as error:
-        run.fail(str(error))
+        _write_reason(path, str(error))
         raise
     except Exception as error:
-        import traceback
-
-        run.fail(traceback.format_exc())
+        _write_reason(path, traceback.format_exc())
+        place = _culprit(traceback.extract_tb(error.__traceback__))
         raise RunError(
-            f"the run stopped with {type(error).__name__}: {error}. Every finished episode is saved; the details are in "
-            f"{run.path / 'FAILED'} (this is a bug of abps or of an extension: please report it)"
+            f"the run stopped with {type(error).__name__}: {clean_reason(str(error))} ({place.filename}, line "
+            f"{place.lineno}). Every finished episode is saved; the details are in {path / 'FAILED'}. This is a bug of abps "
+            f"or of a part of your own; once it is mended, go on with `abps resume {path}`"
         ) from error
+
+
+def _culprit(frames: traceback.StackSummary) -> traceback.FrameSummary:
+    """The deepest frame outside of abps and of installed packages, where a part of one's own went wrong; or the deepest."""
+    package = str(Path(__file__).parents[1])
+    own = [frame for frame in frames if "lib/python" not in frame.filename and not frame.filename.startswith(package)]
+    return (own or frames)[-1]
+
+
+def _write_reason(path: Path, reason: str) -> None:
+    with suppress(RunError):  # If the disk still takes it.
+        replace_atomically(path / "FAILED", (reason + "\n").encode("utf-8", "replace"))
