@@ -1,7 +1,7 @@
 """Saving and restoring what parts remember: one walker over dataclasses of arrays and scalars.
 
 `save` turns a dataclass into nested dictionaries, lists, arrays and scalars, which a checkpoint can hold. `restore` builds
-it again from the type hints. A field whose class is only known at run time (the memory of a step rule chosen by name) is
+it again from the type hints: keys of dictionaries are texts, and of alternatives (`A | B`) at most one is a dataclass. A field whose class is only known at run time (the memory of a step rule chosen by name) is
 restored like the value that a freshly made object holds there.
 """
 
@@ -55,14 +55,17 @@ def _value(hint: Any, data: Any, like: Any) -> Any:
         return _object(type(like), data, like)
     origin, arms = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return _value(next(arm for arm in arms if arm is not types.NoneType), data, None)
+        arms = tuple(arm for arm in arms if arm is not types.NoneType)
+        return _value(arms[0] if len(arms) == 1 else Any, data, None)
     if isinstance(hint, type) and is_dataclass(hint):
         return _object(hint, data, None)
-    if origin in (list, tuple):
-        items = [_value(arms[0], item, None) for item in data]
-        return tuple(items) if origin is tuple else items
+    if origin is list:
+        return [_value(arms[0], item, None) for item in data]
+    if origin is tuple:
+        each = arms[:1] * len(data) if arms[-1] is Ellipsis else arms
+        return tuple(_value(arm, item, None) for arm, item in zip(each, data, strict=True))
     if origin is dict:
         return {key: _value(arms[1], item, None) for key, item in data.items()}
     if isinstance(data, np.ndarray):
         return data.copy()
-    return hint(data) if hint in (int, float, bool, str) else data
+    return hint(data) if hint in (int, float, bool, str, tuple) else data
