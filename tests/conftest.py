@@ -9,20 +9,25 @@ from typing import Any
 import hypothesis
 import pytest
 
-from abps.config import ArsConfig, BudgetConfig, RunConfig, TaskConfig, replace
+from abps.policies.observations import RawObservations
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, create_directory
 from abps.run.loop import TrainingResult, train
 from abps.run.metrics import without_times
+from abps.search.ars import ArsConfig
+from abps.search.budget import BudgetConfig
+from abps.settings import replace
+from abps.tasks.config import TaskConfig
 
 # Tests press Ctrl-C; where they run in the background, SIGINT is ignored, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("abps", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("abps")
 
-QUICK_TASK = TaskConfig(
-    id="abps.tasks.lqr:make_env", name="lqr", gamma=0.95, horizon=15, reward_scale=1.0, normalise=False, policy="direct"
-)
+QUICK_TASK = TaskConfig(id="abps.tasks.lqr:make_env", name="lqr", gamma=0.95, horizon=15, reward_scale=1.0)
 """A noise-free linear system with random initial states, importable by spawned workers: an episode takes a millisecond."""
+
+QUICK_SEARCH = ArsConfig(observations=RawObservations(), step=0.02, noise=0.05, directions=3, top=2)
 
 
 @pytest.fixture
@@ -37,7 +42,7 @@ def make_settings() -> Callable[..., RunSettings]:
     def make(search: str = "ars", search_config: Any = None, seed: int = 0, **changes: Any) -> RunSettings:
         groups = {
             "task": QUICK_TASK,
-            "search_config": search_config or ArsConfig(step=0.02, noise=0.05, directions=3, top=2),
+            "search_config": search_config or QUICK_SEARCH,
             "budget": BudgetConfig(episodes=24),
             "run": RunConfig(evaluation_episodes=2),
         }

@@ -10,10 +10,14 @@ import pytest
 
 from abps.cli import export as command
 from abps.errors import ConfigError, NumericsError, RunError
-from abps.export import FORMATS, c_policy, export_policy, form, numpy_policy, onnx_policy
-from abps.export.form import Form, check, safe_text, sample_observations
+from abps.export import FORMATS, c_policy, export_policy, numpy_policy, onnx_policy
+from abps.export.form import LinearPolicyArrays, check, safe_text, sample_observations
 from abps.normaliser import Normaliser
-from abps.policies import POLICY_CLASSES, Policy, load_policy
+from abps.policies import load_policy
+from abps.policies.base import LinearForm, PolicyClass
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import Policy, PolicySpace
+from abps.registry import KINDS, find
 from abps.tasks.spec import TaskSpec
 
 ACT = {"numpy": numpy_policy.act_numpy, "onnx": onnx_policy.act_onnx, "c": c_policy.act_c}
@@ -32,14 +36,13 @@ def make_policy(kind: str = "linear-tanh", *, name: str = "hopper", observations
         actions,
         tuple(-1.0 - np.arange(actions)),
         tuple(np.linspace(0.5, 3.0, actions)),
-        policy=kind,
     )
     weights = rng.normal(scale=0.5, size=actions * observations)
     weights.reshape(actions, observations)[:, 0] *= 1e-6
-    return Policy(spec, weights, Normaliser.empty(observations).add(data))
+    return PolicySpace(find("policy", kind)(), spec).policy(weights, Normaliser.empty(observations).add(data))
 
 
-@pytest.mark.parametrize("kind", list(POLICY_CLASSES))
+@pytest.mark.parametrize("kind", list(KINDS["policy"]))
 @pytest.mark.parametrize("target", FORMATS)
 def test_exported_policies_act_the_same(target: str, kind: str, tmp_path: Path) -> None:
     policy = make_policy(kind)
@@ -60,7 +63,8 @@ def test_exported_policies_act_the_same(target: str, kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("target", FORMATS)
 def test_one_action_one_observation(target: str, tmp_path: Path) -> None:
     spec = TaskSpec("tiny", 1, 1, (-2.0,), (2.0,))
-    done = export_policy(Policy(spec, np.array([0.3]), Normaliser.empty(1)), target, tmp_path)
+    policy = PolicySpace(LinearTanh(), spec).policy(np.array([0.3]), Normaliser.empty(1))
+    done = export_policy(policy, target, tmp_path)
     assert done.error is not None
     assert done.error < 1e-12
 
@@ -70,10 +74,10 @@ def test_one_action_one_observation(target: str, tmp_path: Path) -> None:
 def test_the_check_notices_every_wrong_number(target: str, damage: str, tmp_path: Path) -> None:
     """Negative control: leave out the normaliser, a bound or a weight, and the comparison must fail."""
     policy = make_policy(observations=3, actions=2)
-    right = Form.of(policy)
+    right = LinearPolicyArrays.of(policy)
     values = {name: getattr(right, name) for name in ("weights", "mean", "std", "low", "high")}
     values[damage] = values[damage] * 1.001 + 0.001
-    WRITE[target](Form(task=right.task, squash=right.squash, **values), tmp_path)
+    WRITE[target](LinearPolicyArrays(task=right.task, squash=right.squash, **values), tmp_path)
     with pytest.raises(NumericsError, match="differs from the policy"):
         check(policy, lambda observations: ACT[target](tmp_path, observations), target)
 
@@ -88,7 +92,7 @@ def test_unverified_files_are_not_handed_out(tmp_path: Path, monkeypatch: pytest
 def test_single_precision_would_be_noticed() -> None:
     """Why everything is float64: with float32 a sensor that hardly moves costs more than the tolerance."""
     policy = make_policy()
-    f = Form.of(policy)
+    f = LinearPolicyArrays.of(policy)
 
     def single(observations: np.ndarray) -> np.ndarray:
         o, m, s, w = (x.astype(np.float32) for x in (observations, f.mean, f.std, f.weights))
@@ -116,7 +120,7 @@ def test_numpy_file_takes_batches_and_refuses_wrong_sizes(tmp_path: Path) -> Non
     path = export_policy(policy, "numpy", tmp_path).files[0]
     space: dict = {"__name__": "policy"}
     exec(compile(path.read_text(), str(path), "exec"), space)  # noqa: S102 - our own file, just written
-    batch = sample_observations(Form.of(policy), 8)
+    batch = sample_observations(LinearPolicyArrays.of(policy), 8)
     np.testing.assert_allclose(space["act"](batch)[2], policy(batch[2]), atol=1e-9)
     with pytest.raises(ValueError, match="expected 11 numbers"):
         space["act"](np.zeros(10))
@@ -146,16 +150,39 @@ def test_without_onnx_the_message_says_what_to_install(tmp_path: Path, monkeypat
         export_policy(make_policy(), "onnx", tmp_path)
 
 
-def test_unknown_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Bent(PolicyClass):
+    """A class that says nothing of a linear form: whatever it does with its inputs, no exporter can write it."""
+
+    def initial(self, spec):
+        return np.zeros(spec.observation_dim)
+
+    def actions(self, spec, parameters, inputs):
+        return np.sin(inputs * parameters)[:, : spec.action_dim]
+
+    def pullback(self, spec, parameters, inputs, cotangents):
+        raise NotImplementedError
+
+    def metric(self, spec, parameters, inputs, weights):
+        raise NotImplementedError
+
+    def to_arrays(self, spec, parameters):
+        return {"waves": parameters}
+
+    def from_arrays(self, spec, arrays):
+        return arrays["waves"]
+
+
+def test_unknown_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown format 'rust'"):
         export_policy(make_policy(), "rust", tmp_path)
-    monkeypatch.setattr(form, "SQUASHING", {})
-    with pytest.raises(ConfigError, match="cannot be exported"):
-        export_policy(make_policy(), "numpy", tmp_path)
+    bent = PolicySpace(Bent(), make_policy().spec).policy(np.ones(11), Normaliser.empty(11))
+    for target in FORMATS:
+        with pytest.raises(ConfigError, match=r"Bent' cannot be exported"):
+            export_policy(bent, target, tmp_path)
 
 
 def test_every_policy_class_can_be_exported() -> None:
-    assert set(form.SQUASHING) == set(POLICY_CLASSES)
+    assert all(isinstance(find("policy", kind)(), LinearForm) for kind in KINDS["policy"])
 
 
 def _execute(*words: str) -> int:

@@ -12,12 +12,13 @@ import pytest
 from gymnasium import spaces
 
 from abps.cli import video as command
-from abps.config import TaskConfig
 from abps.errors import ConfigError, RunError, TaskError
 from abps.export import video
 from abps.export.video import choose_gl, record_video
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import Policy, PolicySpace
+from abps.tasks.config import TaskConfig
 from abps.tasks.spec import TaskSpec
 
 pytest.importorskip("imageio_ffmpeg")
@@ -55,7 +56,8 @@ def blind() -> gymnasium.Env:
 
 @pytest.fixture
 def policy() -> Policy:
-    return Policy(TaskSpec("painted", 2, 1, (-1.0,), (1.0,)), np.zeros(2), Normaliser.empty(2))
+    space = PolicySpace(LinearTanh(), TaskSpec("painted", 2, 1, (-1.0,), (1.0,)))
+    return space.policy(np.zeros(2), Normaliser.empty(2))
 
 
 @pytest.fixture
@@ -99,7 +101,8 @@ def test_bad_input_is_refused(policy: Policy, painted: TaskConfig, tmp_path: Pat
         record_video(policy, TaskConfig(id="painted_task:blind", name="blind"), tmp_path / "film.mp4")
     with pytest.raises(TaskError, match="cannot make"):
         record_video(policy, TaskConfig(id="NoSuchTask-v9", name="none"), tmp_path / "film.mp4")
-    other = Policy(TaskSpec("painted", 3, 1, (-1.0,), (1.0,)), np.zeros(3), Normaliser.empty(3))
+    space = PolicySpace(LinearTanh(), TaskSpec("painted", 3, 1, (-1.0,), (1.0,)))
+    other = space.policy(np.zeros(3), Normaliser.empty(3))
     with pytest.raises(TaskError, match="takes 3 observations"):
         record_video(other, painted, tmp_path / "film.mp4")
 
@@ -144,12 +147,14 @@ def test_command_on_mujoco(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import numpy as np
-from abps.config import TaskConfig
+from abps.tasks.config import TaskConfig
 from abps.export.video import record_video
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.tasks.spec import TaskSpec
-policy = Policy(TaskSpec("hopper", 11, 3, (-1.0,) * 3, (1.0,) * 3), np.zeros(33), Normaliser.empty(11))
+space = PolicySpace(LinearTanh(), TaskSpec("hopper", 11, 3, (-1.0,) * 3, (1.0,) * 3))
+policy = space.policy(np.zeros(33), Normaliser.empty(11))
 done = record_video(policy, TaskConfig(id="Hopper-v4", name="hopper"), Path(sys.argv[1]), steps=12, size=64)
 print(done.frames, done.fps)
 """

@@ -7,7 +7,8 @@ import pytest
 
 from abps.errors import ShapeError, TaskError
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import Policy, PolicySpace
 from abps.rollouts import attempt_episode, run_episode
 from abps.tasks.gym import make_task
 from abps.tasks.spec import TaskSpec
@@ -39,7 +40,7 @@ class Counting:
 
 
 def policy(parameters: tuple[float, float] = (0.1, 0.0)) -> Policy:
-    return Policy(SPEC, np.array(parameters), Normaliser.empty(2))
+    return PolicySpace(LinearTanh(), SPEC).policy(np.array(parameters), Normaliser.empty(2))
 
 
 def test_everything_is_recorded() -> None:
@@ -94,7 +95,7 @@ def test_a_mujoco_episode_repeats_bit_for_bit_and_equals_a_plain_loop() -> None:
     task = make_task("hopper", horizon=60)
     rng = np.random.default_rng(0)
     moments = Normaliser.empty(11).add(rng.standard_normal((50, 11)))
-    hopper = Policy(task.spec, 0.3 * rng.standard_normal(33), moments)
+    hopper = PolicySpace(LinearTanh(), task.spec).policy(0.3 * rng.standard_normal(33), moments)
     env = task.make_env()
     first, second = run_episode(env, hopper, seed=5), run_episode(env, hopper, seed=5)
     assert np.array_equal(first.observations, second.observations)

@@ -8,11 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from abps.config import TaskConfig
 from abps.errors import TaskError
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.rollouts.pool import Job, make_pool
+from abps.tasks.config import TaskConfig
 from abps.tasks.gym import make_task
 from abps.trajectory import Failed, Trajectory
 
@@ -22,8 +23,8 @@ TASK = TaskConfig(id="Pendulum-v1", name="swing-up", horizon=20)
 def jobs_for(task, count):
     rng = np.random.default_rng(0)
     normaliser = Normaliser.empty(task.spec.observation_dim)
-    size = task.spec.observation_dim * task.spec.action_dim
-    return [Job(Policy(task.spec, rng.normal(size=size), normaliser), seed) for seed in range(count)]
+    space = PolicySpace(LinearTanh(), task.spec)
+    return [Job(space.policy(rng.normal(size=space.size), normaliser), seed) for seed in range(count)]
 
 
 def run_all(pool, jobs):
@@ -97,7 +98,7 @@ class FragileTask:
 def fragile_jobs():
     env = Fragile()
     spec = make_task(env).spec
-    return [Job(Policy(spec, np.zeros(2), Normaliser.empty(2)), seed) for seed in range(4)]
+    return [Job(PolicySpace(LinearTanh(), spec).policy(np.zeros(2), Normaliser.empty(2)), seed) for seed in range(4)]
 
 
 def test_failed_environment_is_made_anew_and_a_lent_one_is_never_closed():

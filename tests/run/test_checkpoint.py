@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +40,21 @@ def golden_state():
     return module.STATE
 
 
-@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
-def test_golden_checkpoint_of_every_schema_still_loads(schema):
-    episodes, state = load_checkpoint(GOLDEN / f"schema-{schema}" / "00000042.json")
+def test_golden_checkpoint_of_this_schema_still_loads():
+    episodes, state = load_checkpoint(GOLDEN / f"schema-{SCHEMA}" / "00000042.json")
     assert episodes == 42
     assert same(golden_state(), state)
+
+
+@pytest.mark.parametrize("schema", range(1, SCHEMA))
+def test_golden_checkpoint_of_an_older_schema_is_refused_with_the_version_that_reads_it(schema):
+    """Whole, so neither damage nor silently loaded: a state of schema 1 has other names than a search of today."""
+    path = GOLDEN / f"schema-{schema}" / "00000042.json"
+    written_by = json.loads(path.read_text())["abps"]
+    with pytest.raises(
+        SchemaError, match=rf"schema {schema}, written by abps {re.escape(written_by)}; .*schema {SCHEMA}"
+    ):
+        load_checkpoint(path)
 
 
 def test_comparison_notices_a_changed_bit():
@@ -105,7 +116,7 @@ def test_unknown_schema_is_refused_with_the_version_that_wrote_it(tmp_path):
 def test_flipped_schema_is_damage_not_another_version(tmp_path):
     save_checkpoint(tmp_path, 5, {"x": 1})
     path = tmp_path / "00000005.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}'))
     with pytest.raises(RunError, match="checksum") as caught:
         load_checkpoint(path)
     assert not isinstance(caught.value, SchemaError)

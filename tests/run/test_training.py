@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from abps.config import ArsConfig
 from abps.errors import RunError
 from abps.run.loop import train
 from abps.run.run import open_run
+from abps.search.ars import ArsConfig
 from abps.tasks.gym import make_task
 
 Make = Callable[..., Any]
@@ -133,6 +133,6 @@ def test_fresh_episodes_decide_whether_the_target_is_reached(
     run_new(tmp_path / "run", settings)
     task = make_task(settings.task)
     with open_run(tmp_path / "run", task.spec, settings=settings) as run:
-        run.search._best_centre = 2e6  # A centre whose few training episodes were lucky.
+        run.search.progress.best_centre = 2e6  # A centre whose few training episodes were lucky.
         assert "target" in run.search.stop()
         assert "target" not in run.stop()
