@@ -118,6 +118,19 @@ class Replay:
         data.last[stops - 1] = True
         return data
 
+    def newest_episodes(self, count: int) -> Transitions:
+        """Return the transitions of the newest `count` whole episodes (fewer if there are fewer), oldest first.
+
+        An episode whose own beginning is forgotten is left out, unless it is the only one.
+        """
+        ends = np.flatnonzero(self._stretch(self._ring.last, len(self))) + 1
+        whole = len(ends) - (self.total > self.capacity and len(ends) > 1)
+        kept = min(count, whole)
+        if kept < 1:
+            return self.newest(0)
+        first = int(ends[-kept - 1]) if kept < len(ends) else 0
+        return self.newest(len(self) - first)
+
     def _stretch(self, part: NDArray[Any], count: int) -> NDArray[Any]:
         """The newest `count` rows of one of the ring's arrays, oldest first; a view where they do not wrap round."""
         count = min(int(count), len(self))

@@ -28,6 +28,7 @@ from abps.normaliser import Normaliser
 from abps.policies.base import PolicyClass
 from abps.policies.linear import LinearTanh
 from abps.policies.observations import Observations, RawObservations
+from abps.policies.path import ParameterPath
 from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.plan import CentreThenProbes, Plan, Situation, Stage
@@ -120,53 +121,71 @@ class LocalSearch(Search[LocalSearchConfig]):
     # ---- planning -----------------------------------------------------------------------------------------------------
 
     def _propose(self) -> list[Proposal]:
-        stage = self._next_stage()
-        if stage is None:
-            raise RuntimeError("the plan ended an outer iteration that was moved on already")
-        if stage.name == "centre":
-            return [Proposal(self.centre, "centre", stage.episodes)]
-        if stage.name == "design":
-            rng = generator(self.seed, "design", self.iteration)
-            moves = stage.std * rng.standard_normal((stage.count, self.policies.size))
-            coordinates = self.neighbourhood().coordinates
-            return [Proposal(coordinates.to_parameters(coordinates.centre + move), "probe") for move in moves]
+        stage, proposals = self._stage(), []
+        if stage.centre_episodes:
+            proposals.append(Proposal(self.centre, "centre", stage.centre_episodes))
+        if stage.gaussian:
+            proposals += self._gaussian_probes(stage)
+        if stage.probe:
+            proposals.append(self._chosen_probe())
+        if stage.paths:
+            proposals += self._paths(stage)
+        return proposals
+
+    def _gaussian_probes(self, stage: Stage) -> list[Proposal]:
+        rng = generator(self.seed, "design", self.iteration)
+        moves = stage.std * rng.standard_normal((stage.gaussian, self.policies.size))
+        chart = self.neighbourhood().coordinates
+        return [Proposal(chart.to_parameters(chart.centre + move), "probe") for move in moves]
+
+    def _chosen_probe(self) -> Proposal:
         rng = generator(self.seed, "acquisition", self.iteration, self.memory.probes)
         with self._timed("acquisition"):
-            coordinates = self.model.neighbourhood.coordinates
-            avoid = [coordinates.to_chart(point) for point in self.memory.avoid]
+            chart = self.model.neighbourhood.coordinates
+            avoid = [chart.to_chart(point) for point in self.memory.avoid]
             probe = self.config.probing.choose(self.model.posterior, avoid, rng)
         self._fallback = probe.fallback
-        return [Proposal(coordinates.to_parameters(probe.point), "probe")]
+        return Proposal(chart.to_parameters(probe.point), "probe")
+
+    def _paths(self, stage: Stage) -> list[Proposal]:
+        """Paths through random knots around the centre, each of the stage's size in the chart."""
+        rng = generator(self.seed, "paths", self.iteration, stage.name)
+        chart, d = self.neighbourhood().coordinates, self.policies.size
+        knots = self.spec.horizon // stage.path_interval + 2
+        moves = stage.path_size / np.sqrt(d) * rng.standard_normal((stage.paths, knots, d))
+        paths = [ParameterPath(chart.to_parameters(chart.centre + move), stage.path_interval) for move in moves]
+        return [Proposal(self.centre, "path", path=path) for path in paths]
+
+    def _stage(self) -> Stage:
+        stage = self._next_stage()
+        if stage is None:
+            raise RuntimeError("the plan gives no first stage of an outer iteration")
+        return stage
 
     def _next_stage(self) -> Stage | None:
         memory = self.memory
         return self.config.plan.next(
-            Situation(self.iteration, memory.stage != "", memory.probes, len(memory.window), memory.stage)
+            Situation(self.iteration, memory.stage, memory.probes, len(memory.window), self.spec.horizon)
         )
 
     # ---- learning -----------------------------------------------------------------------------------------------------
 
     def _learn(self, stage: list[Answer]) -> Metrics | None:
-        name = "centre" if stage[0].query.role == "centre" else ("design" if self._designs() else "probe")
-        if name == "centre" and not stage[0].trajectories:
+        memory, name = self.memory, self._stage().name
+        centre = next((answer for answer in stage if answer.query.role == "centre"), None)
+        if centre is not None and not centre.trajectories:
             return self._retreat()
         self._take_in(stage)
-        memory = self.memory
         memory.stage = name
-        if name == "centre":
-            self._take_in_centre(stage[0])
-        else:
-            memory.probes += len(stage)
-            memory.fallbacks, self._fallback = memory.fallbacks + self._fallback, False
-            if any(answer.trajectories for answer in stage):
-                self.prior.new_episodes(self.neighbourhood(), self.replay, self.iteration)
+        memory.probes += sum(answer.query.role == "probe" for answer in stage)
+        memory.fallbacks, self._fallback = memory.fallbacks + self._fallback, False
+        if centre is not None:
+            self._take_in_centre(centre)
+        elif any(answer.trajectories for answer in stage):
+            self.prior.new_episodes(self.neighbourhood(), self.replay, self.iteration)
         following = self._next_stage()
-        self._fit(name if name != "centre" or following is None else following.name)
+        self._fit(name if centre is None or following is None else following.name)
         return self._move() if following is None else None
-
-    def _designs(self) -> bool:
-        stage = self._next_stage()
-        return stage is not None and stage.name == "design"
 
     def _take_in(self, stage: list[Answer]) -> None:
         """Put what worked into window and replay, and remember what failed."""

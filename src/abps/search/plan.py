@@ -16,14 +16,14 @@ class Situation(NamedTuple):
     """Where an outer iteration stands."""
 
     iteration: int
-    centre_told: bool
-    """Whether the centre's episodes of this iteration are known."""
+    stage: str
+    """Name of the last told stage of this iteration, "" before the first."""
     probes: int
     """Probes told in this iteration."""
     points: int
     """Points in the window."""
-    stage: str
-    """Name of the last told stage of this iteration, "" before the first."""
+    horizon: int
+    """Longest episode of the task in steps."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,21 @@ class Stage:
     """Episodes that can run side by side."""
 
     name: str
-    """"centre", "design" (Gaussian probes) or "probe" (chosen by the model)."""
-    count: int = 1
-    """How many policies."""
-    episodes: int = 1
-    """Episodes of each."""
+    """Names the stage in random streams and in the next `Situation`."""
+    centre_episodes: int = 0
+    """Episodes of the centre."""
+    gaussian: int = 0
+    """Probes drawn around the centre."""
     std: float = 0.0
-    """Of Gaussian probes around the centre."""
+    """Standard deviation of such a probe."""
+    probe: bool = False
+    """Whether one probe is chosen by the model."""
+    paths: int = 0
+    """Episodes whose parameters move along a path around the centre."""
+    path_size: float = 0.0
+    """Root-mean-square length of a path's knots, in the chart."""
+    path_interval: int = 1
+    """Steps between two knots."""
 
 
 class Plan(Part, ABC):
@@ -68,10 +76,10 @@ class CentreThenProbes(Plan):
         require(self.design_std > 0, "design_std must be positive")
 
     def next(self, situation: Situation) -> Stage | None:
-        if not situation.centre_told:
-            return Stage("centre", episodes=self.centre_episodes)
+        if not situation.stage:
+            return Stage("centre", centre_episodes=self.centre_episodes)
         if situation.stage == "centre" and (situation.iteration == 0 or situation.points < 2):
-            return Stage("design", count=max(self.window - 1, 1), std=self.design_std)
+            return Stage("design", gaussian=max(self.window - 1, 1), std=self.design_std)
         if situation.stage == "design" or situation.probes >= self.probes:
             return None
-        return Stage("probe")
+        return Stage("probe", probe=True)
