@@ -45,7 +45,7 @@ MAX_CONFIG_BYTES = 1024 * 1024
 MAX_VARIANT_NAME = 120
 FORMAT = 2
 """Version of config.yaml; format 1 had no such line (abps 0.1.0)."""
-STAMPED = ("numpy", "scipy", "jax", "gymnasium", "mujoco")
+STAMPED = ("numpy", "scipy", "jax", "optax", "gymnasium", "mujoco")
 
 
 class OldFormatError(RunError):
