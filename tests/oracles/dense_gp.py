@@ -1,6 +1,7 @@
-"""A naive twin of the engine: explicit inverses, d×d matrices, textbook formulas (Section 2.2), nothing factored, nothing clever.
+"""A naive twin of the engine: explicit inverses, d×d matrices, textbook formulas (Section 2.2), nothing factored.
 
-`draw` makes random problems for both; `precise` is the same twin in high-precision arithmetic, for problems on which float64 itself is in doubt.
+`draw` makes random problems for both; `precise` is the same twin in high-precision arithmetic, for problems on which
+float64 itself is in doubt (squared exponential only). With `matern` the twin has the Matérn-5/2 kernel of the textbooks.
 """
 
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from typing import NamedTuple
 import mpmath
 import numpy as np
 
-from abps.gp import Features, Hyper
+from abps.model import Features, Hyper
 
 
 class Problem(NamedTuple):
@@ -23,10 +24,36 @@ class Problem(NamedTuple):
     counts: np.ndarray
     features: np.ndarray  # (n, k), already times σ_β; k may be 0
     slopes: np.ndarray  # (d, k), already times σ_β
+    matern: bool = False  # the Matérn-5/2 kernel instead of the squared exponential
+
+
+def matern_lengthscales(p: Problem):
+    """ℓ of the textbook's (1 + √5 r/ℓ + 5r²/3ℓ²)·exp(−√5 r/ℓ) whose gradient has the prior covariance σ_f²/L²."""
+    return p.effective * np.sqrt(5.0 / 3.0)
 
 
 def kernel(p: Problem, a, b):
+    if p.matern:
+        root = np.sqrt(5.0 * (((a[:, None] - b[None]) / matern_lengthscales(p)) ** 2).sum(-1))
+        return p.signal**2 * (1.0 + root + root**2 / 3.0) * np.exp(-root)
     return p.signal**2 * np.exp(-0.5 * (((a[:, None] - b[None]) / p.effective) ** 2).sum(-1))
+
+
+def kernel_gradient(p: Problem, a, x):
+    """∂k(a, x)/∂a (d, m) for one a (d,) and points x (m, d)."""
+    if p.matern:
+        lengthscales = matern_lengthscales(p)
+        root = np.sqrt(5.0 * (((x - a) / lengthscales) ** 2).sum(-1))
+        weight = p.signal**2 * 5.0 / 3.0 * (1.0 + root) * np.exp(-root)
+        return ((x - a) / lengthscales**2 * weight[:, None]).T
+    return ((x - a) / p.effective**2 * kernel(p, a[None], x)[0][:, None]).T
+
+
+def gradient_prior(p: Problem):
+    """∂²k(θ, θ')/∂θ∂θ' at θ' = θ, without features (d, d)."""
+    if p.matern:
+        return np.diag(p.signal**2 * 5.0 / 3.0 / matern_lengthscales(p) ** 2)
+    return np.diag(p.signal**2 / p.effective**2)
 
 
 def gram(p: Problem):
@@ -35,8 +62,7 @@ def gram(p: Problem):
 
 def cross_gradient(p: Problem, x, features):
     """cov(∇J(θ), J(x)) (d, m)."""
-    k = kernel(p, p.theta[None], x)[0]
-    return ((x - p.theta) / p.effective**2 * k[:, None]).T + p.slopes @ features.T
+    return kernel_gradient(p, p.theta, x) + p.slopes @ features.T
 
 
 def gradient_posterior(p: Problem):
@@ -44,7 +70,7 @@ def gradient_posterior(p: Problem):
     inverse = np.linalg.inv(gram(p))
     G = cross_gradient(p, p.points, p.features)
     mu = p.mean_gradient + G @ inverse @ (p.returns - p.mean_at_points)
-    prior = np.diag(p.signal**2 / p.effective**2) + p.slopes @ p.slopes.T
+    prior = gradient_prior(p) + p.slopes @ p.slopes.T
     return mu, prior - G @ inverse @ G.T
 
 
@@ -70,7 +96,7 @@ def lookahead(p: Problem, z):
     return a, value_posterior(p, z)[1] + p.noise**2 * np.eye(len(z))
 
 
-def descent_probability(p: Problem, z):
+def expected_ascent(p: Problem, z):
     """E_y[μ'ᵀΣ'⁻¹μ'] when all rows of z are measured: by updating Σ and μ, no closed form."""
     mu, sigma = gradient_posterior(p)
     a, s = lookahead(p, z)
@@ -79,13 +105,13 @@ def descent_probability(p: Problem, z):
     return mu @ updated @ mu + np.trace(updated @ spread)
 
 
-def gradient_information(p: Problem, z):
+def trace_reduction(p: Problem, z):
     """tr Σ − tr Σ' when all rows of z are measured."""
     a, s = lookahead(p, z)
     return np.trace(a @ np.linalg.inv(s) @ a.T)
 
 
-def log_evidence(p: Problem):
+def log_likelihood(p: Problem):
     matrix = gram(p)
     r = p.returns - p.mean_at_points
     return -0.5 * (r @ np.linalg.inv(matrix) @ r + np.linalg.slogdet(matrix)[1] + len(r) * np.log(2 * np.pi))
@@ -131,9 +157,9 @@ def naive(problem, z):
         "sigma": sigma,
         "direction": direction,
         "c0": mu @ direction,
-        "mpd": descent_probability(problem, z[None]),
-        "gibo": gradient_information(problem, z[None]),
-        "evidence": log_evidence(problem),
+        "mpd": expected_ascent(problem, z[None]),
+        "gibo": trace_reduction(problem, z[None]),
+        "evidence": log_likelihood(problem),
     }
 
 
@@ -149,7 +175,7 @@ def condition_number(problem):
 
 
 def precise(p: Problem, z, digits=60):
-    """μ, Σ, max evidence of ascent, MPD's and GIBO's criterion at one z, and log evidence, with `digits` digits."""
+    """μ, Σ, the ascent score, MPD's and GIBO's criterion at one z, and the log likelihood, with `digits` digits."""
     with mpmath.workdps(digits):
         M = mpmath.matrix
         n, d = p.points.shape

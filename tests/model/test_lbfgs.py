@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from abps.acquisition import DescentProbability, GradientInformation
-from abps.gp import Hyper, condition
-from abps.gp.lbfgs import minimise_lanes
+from abps.acquisition import ExpectedAscent, TraceReduction
+from abps.model import Hyper, condition
+from abps.model.lbfgs import minimise_starts
 
 
 def rosenbrock(x):
@@ -33,33 +33,33 @@ def criterion_problem(rng, make):
     theta = rng.normal(size=d)
     points = theta + 0.025 * rng.normal(size=(n, d))
     hyper = Hyper(np.exp(rng.uniform(np.log(0.0025), np.log(0.05), d)), 0.5, 0.05)
-    criterion = make(condition(points, np.tanh(rng.normal(size=n)), theta, hyper))
+    criterion, posterior = make(), condition(points, np.tanh(rng.normal(size=n)), theta, hyper)
     starts = theta + 0.025 * rng.normal(size=(32, d))
-    values = criterion.values(starts)
+    values = criterion.values(posterior, starts)
     unit, starts = float(np.ptp(values)), starts[np.argsort(-values)[:8]]
 
     def objective(scaled):
-        values, gradients = criterion.values_and_gradients(scaled * hyper.effective)
+        values, gradients = criterion.values_and_gradients(posterior, scaled * hyper.effective)
         return -values / unit, -gradients * hyper.effective / unit
 
     return objective, starts / hyper.effective, (theta - 0.1) / hyper.effective, (theta + 0.1) / hyper.effective
 
 
-@pytest.mark.parametrize("make", [DescentProbability, GradientInformation])
+@pytest.mark.parametrize("make", [ExpectedAscent, TraceReduction])
 def test_not_worse_than_scipy_on_criteria(make):
     """The best of eight screened starts is at most 1e-6 (relative) below SciPy's from the same starts in at least 95 % of random problems."""
     rng = np.random.default_rng(0)
     gaps, cut_short = [], []
     for _ in range(40):
         objective, starts, lower, upper = criterion_problem(rng, make)
-        found = minimise_lanes(objective, starts, lower, upper, iterations=100)
+        found = minimise_starts(objective, starts, lower, upper, iterations=100)
         assert (found.points >= lower).all()
         assert (found.points <= upper).all()
         np.testing.assert_allclose(found.losses, objective(found.points)[0], rtol=1e-9)
         best = min(scipy_minimum(objective, start, lower, upper) for start in starts)
         gaps.append((found.losses.min() - best) / abs(best))
         cut_short.append(
-            (minimise_lanes(objective, starts, lower, upper, iterations=2).losses.min() - best) / abs(best)
+            (minimise_starts(objective, starts, lower, upper, iterations=2).losses.min() - best) / abs(best)
         )
     assert np.mean(np.array(gaps) <= 1e-6) >= 0.95
     assert np.mean(np.array(cut_short) <= 1e-6) < 0.95  # two iterations would not do
@@ -70,22 +70,22 @@ def test_narrow_valley_inside_and_at_bounds(high):
     rng = np.random.default_rng(1)
     lower, upper = np.full(6, -1.5), np.full(6, high)
     starts = rng.uniform(-1, 0.5, (5, 6))
-    found = minimise_lanes(rosenbrock, starts, lower, upper, iterations=1000)
+    found = minimise_starts(rosenbrock, starts, lower, upper, iterations=1000)
     expected = min(scipy_minimum(rosenbrock, start, lower, upper) for start in starts)
     assert found.losses.min() <= expected + 1e-6
     assert (found.points.max(1) <= high).all()
     if high > 1:
         np.testing.assert_allclose(found.points[np.argmin(found.losses)], 1.0, atol=1e-3)
-    again = minimise_lanes(rosenbrock, starts, lower, upper, iterations=1000)
+    again = minimise_starts(rosenbrock, starts, lower, upper, iterations=1000)
     np.testing.assert_array_equal(again.points, found.points)
 
 
 def test_a_start_on_its_own_gets_where_it_gets_among_others():
     starts = np.random.default_rng(2).uniform(-1, 1, (4, 3))
     lower, upper = np.full(3, -2.0), np.full(3, 2.0)
-    together = minimise_lanes(rosenbrock, starts, lower, upper, iterations=500)
+    together = minimise_starts(rosenbrock, starts, lower, upper, iterations=500)
     for start, loss in zip(starts, together.losses, strict=True):
-        alone = minimise_lanes(rosenbrock, start[None], lower, upper, iterations=500)
+        alone = minimise_starts(rosenbrock, start[None], lower, upper, iterations=500)
         assert alone.losses[0] == pytest.approx(loss, abs=1e-6)
 
 
@@ -96,7 +96,7 @@ def test_bad_starts_are_reported_and_bad_steps_shortened():
         return np.where(wall, np.nan, losses), np.where(wall[:, None], np.nan, gradients * [10.0, 1.0])
 
     starts = np.array([[1.0, 1.0], [-0.5, 0.0]])
-    found = minimise_lanes(walled, starts, np.full(2, -2.0), np.full(2, 2.0), iterations=200)
+    found = minimise_starts(walled, starts, np.full(2, -2.0), np.full(2, 2.0), iterations=200)
     assert found.bad.tolist() == [False, True]
     assert found.losses[0] < 1e-4
     np.testing.assert_array_equal(found.points[1], starts[1])
@@ -110,8 +110,8 @@ def test_race_saves_evaluations_and_keeps_the_best():
 
     starts = np.random.default_rng(3).uniform(-3, 3, (12, 2))
     lower, upper = np.full(2, -4.0), np.full(2, 4.0)
-    full = minimise_lanes(wells, starts, lower, upper, iterations=200)
-    race = minimise_lanes(wells, starts, lower, upper, iterations=200, leg=3, hope=1.0, merge=0.05)
+    full = minimise_starts(wells, starts, lower, upper, iterations=200)
+    race = minimise_starts(wells, starts, lower, upper, iterations=200, check_every=3, catch_up_legs=1.0, merge=0.05)
     assert race.losses.min() == pytest.approx(full.losses.min(), abs=1e-8)
     assert race.evaluations < full.evaluations
     assert full.losses.max() > full.losses.min() + 1  # the race had something to lose
@@ -121,7 +121,9 @@ def test_race_saves_evaluations_and_keeps_the_best():
     # Who competes with the deep minimum from the beginning gives up on the way to it, or falls behind.
     best = np.argmin(full.losses)
     known = full.points[[best]], full.losses[[best]]
-    again = minimise_lanes(wells, starts, lower, upper, iterations=200, leg=3, hope=1.0, merge=0.05, known=known)
+    again = minimise_starts(
+        wells, starts, lower, upper, iterations=200, check_every=3, catch_up_legs=1.0, merge=0.05, known=known
+    )
     assert again.merged.any()
     assert again.points.shape == starts.shape
     assert again.evaluations <= race.evaluations
@@ -132,7 +134,7 @@ def test_more_pairs_need_fewer_rounds():
     scales = np.exp(rng.uniform(0, 8, 60))
     start = rng.normal(size=(1, 60))
     used = [
-        minimise_lanes(
+        minimise_starts(
             lambda x: (0.5 * (scales * x**2).sum(1), scales * x),
             start, np.full(60, -9.0), np.full(60, 9.0), iterations=2000, pairs=pairs,
         )
@@ -143,9 +145,9 @@ def test_more_pairs_need_fewer_rounds():
 
 
 def test_flat_and_degenerate_boxes():
-    flat = minimise_lanes(
+    flat = minimise_starts(
         lambda x: (np.zeros(len(x)), np.zeros_like(x)), np.ones((2, 3)), -np.ones(3), np.ones(3), iterations=5
     )
     assert flat.evaluations == 2
-    point = minimise_lanes(rosenbrock, np.zeros((1, 3)), np.full(3, 0.3), np.full(3, 0.3), iterations=5)
+    point = minimise_starts(rosenbrock, np.zeros((1, 3)), np.full(3, 0.3), np.full(3, 0.3), iterations=5)
     np.testing.assert_array_equal(point.points, np.full((1, 3), 0.3))

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from abps.critics import Centre, Critics, FitReport
+from abps.critics import Critics, FitReport
 from abps.data.visits import Visits, systematic_sample
-from abps.gp.mean import advantage_features, advantage_gradients, validation_advantages
+from abps.model.advantage import advantage_features, advantage_gradients, validation_advantages
 from abps.normaliser import Normaliser
-from abps.policies import Direct, LinearTanh
+from abps.policies import Policy, PolicySpace
+from abps.policies.linear import ClippedLinear, LinearTanh
 from abps.tasks.lqr import LqrSystem, random_gain, random_system
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import discounts
@@ -35,12 +36,6 @@ class ExactCritics(Critics):
     def update(self, replay) -> FitReport:
         raise NotImplementedError
 
-    def state(self):
-        raise NotImplementedError
-
-    def load(self, state):
-        raise NotImplementedError
-
 
 def exact_visits(system: LqrSystem, gain, weights=None) -> Visits:
     """The deterministic trajectory of a gain from the fixed start, in float64."""
@@ -58,7 +53,7 @@ def problem():
     system = random_system(rng, 4, 2, gamma=GAMMA, radius=0.8, fixed_start=True)
     gain = random_gain(rng, system)
     spec = TaskSpec("lqr", 4, 2, (-1e3,) * 2, (1e3,) * 2, gamma=GAMMA)
-    centre = Centre(Direct(spec), gain.ravel(), Normaliser.empty(4))
+    centre = Policy(PolicySpace(ClippedLinear(), spec), gain.ravel(), Normaliser.empty(4))
     points = gain + 0.1 * rng.standard_normal((6, 2, 4))
     assert all(system.is_finite(point) for point in points)
     return system, gain, centre, points
@@ -116,7 +111,7 @@ def test_features_do_not_depend_on_how_points_are_batched(problem, monkeypatch):
         advantage_features(critics, centre, visits, points.reshape(6, -1)),
         validation_advantages(critics, centre, others),
     )
-    for user in ("abps.gp.mean", "abps.critics.base"):
+    for user in ("abps.model.advantage", "abps.critics.base"):
         monkeypatch.setattr(f"{user}.ROWS", 2 * STEPS + 1)
     parts = (
         advantage_features(critics, centre, visits, points.reshape(6, -1)),
@@ -130,7 +125,7 @@ def test_gradients_agree_with_finite_differences_for_tanh_policies(problem):
     system, gain, _, _ = problem
     spec = TaskSpec("lqr", 4, 2, (-2.0,) * 2, (3.0,) * 2, gamma=GAMMA)
     normaliser = Normaliser.empty(4).add(np.random.default_rng(0).standard_normal((50, 4)))
-    centre = Centre(LinearTanh(spec), 0.3 * gain.ravel(), normaliser)
+    centre = Policy(PolicySpace(LinearTanh(), spec), 0.3 * gain.ravel(), normaliser)
     critics, visits = ExactCritics(system, gain), exact_visits(system, gain)
     step = 1e-5 * np.eye(8)
     ahead = advantage_features(critics, centre, visits, centre.parameters + step)

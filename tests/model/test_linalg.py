@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from abps.errors import NumericsError
-from abps.gp.linalg import MAX_RELATIVE_JITTER, cholesky, squared_distances
+from abps.model.linalg import MAX_RELATIVE_JITTER, cholesky, squared_distances
 
 
 def spd(rng, n, condition):
