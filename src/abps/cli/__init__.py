@@ -1,14 +1,15 @@
 """The command line: parse, call, print. A command's module is imported only when the command is used.
 
-A command's module has `HELP` (one line), `configure(parser)` and `execute(arguments) -> exit code`; one whose options depend on
-its other arguments has `configure_for(parser, argv)` instead of `configure`.
+A command's module has `HELP` and either `run(argv) -> exit code`, when its options are settings (`options.py`), or
+`configure(parser)` and `execute(arguments) -> exit code` for argparse.
 """
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -30,7 +31,7 @@ COMMANDS = {
 
 EPILOG = """first steps:
   abps train pendulum                     train ABS on InvertedPendulum with the default settings
-  abps train hopper --search ars --help   every setting of a search on a task
+  abps train hopper --search ars --help   settings that people change; --help-all lists every one
   abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
 
 A task is a name from `abps tasks`, any Gymnasium id, or module:factory."""
@@ -44,17 +45,34 @@ def main(argv: list[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # A console script does not look beside itself for a user's module:factory.
     argv = sys.argv[1:] if argv is None else argv
-    if not argv or argv[0] not in COMMANDS:
-        _top_parser().parse_args(argv or ["--help"])
+    if argv and argv[0] in COMMANDS:
+        return _run(argv[0], argv[1:])
+    if argv and not argv[0].startswith("-"):
+        close = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else "`abps --help` lists them"
+        print(f"abps: unknown command {argv[0]!r}; {advice}", file=sys.stderr)
         return 2
-    return _run(argv[0], argv[1:])
+    _top_parser().parse_args(argv or ["--help"])
+    return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that says what is wrong in one sentence, and leaves the usage to `--help`."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0] if "unrecognized" in message else ""
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        close = difflib.get_close_matches(unknown.partition("=")[0], flags, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else f"`{self.prog} --help` lists the options"
+        self.exit(2, f"{self.prog}: {message}; {advice}\n")
 
 
 def _top_parser() -> argparse.ArgumentParser:
     from abps import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="abps",
+        allow_abbrev=False,
         description="Find good deterministic policies in few episodes.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -67,24 +85,24 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def _run(command: str, argv: list[str]) -> int:
-    from abps.errors import AbpsError
+    from abps.errors import AbpsError, ConfigError
 
     module: Any = importlib.import_module(f"abps.cli.{command}")
-    parser = argparse.ArgumentParser(
-        prog=f"abps {command}",
-        description=module.HELP,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
     try:
-        if hasattr(module, "configure_for"):
-            module.configure_for(parser, argv)
-        else:
-            module.configure(parser)
+        if hasattr(module, "run"):
+            return module.run(argv)
+        parser = _Parser(
+            prog=f"abps {command}",
+            description=module.HELP,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.set_defaults(argv=argv)  # For commands that say them again.
+        module.configure(parser)
         return module.execute(parser.parse_args(argv))
     except AbpsError as error:
         print(f"abps {command}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:

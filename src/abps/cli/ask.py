@@ -1,57 +1,119 @@
 """`abps ask`: the next policy to run on real hardware; with `--new`, the first one of a new run."""
 
-import argparse
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from abps.cli.settings import add_settings, read_settings
-from abps.config import BudgetConfig, HardwareConfig, TaskConfig, from_dict
+from abps.cli.options import Group, Words, named_value, parse, positional, split_words
+from abps.cli.train import OTHER_SEARCH, other_searches, print_help
 from abps.errors import ConfigError
-from abps.presets import PRESETS, search_config
-from abps.search.registry import SEARCHES
+from abps.search.budget import BudgetConfig
+from abps.search.registry import SEARCHES, search_config
+from abps.settings import from_dict, setting
+from abps.tasks.config import HardwareConfig, TaskConfig
+
+__all__ = ["HELP", "AskArguments", "NewArguments", "read_robot", "run"]
 
 HELP = """Write the policy that is to run next on the real system, and say for how many episodes.
 
-  abps ask RUN --new robot.yaml --search abs --episodes 60     make a run and ask for the first time
-  abps ask RUN                                                 ask again; the answer is the same until you tell
-  abps tell RUN --trajectory episode.npz                       hand back what happened (see `abps tell --help`)
+  abps ask RUN --new robot.yaml --search abs --episodes 60   make a run and ask for the first time
+  abps ask RUN                                               the answer is the same until you tell
+  abps tell RUN --trajectory episode.npz                     hand back what happened
 
 robot.yaml describes the system:  observations: 4
                                   action_low: [-1.0]
                                   action_high: [1.0]
                                   horizon: 500        # longest episode in steps
-                                  name: cartpole      # and gamma, normalise, reward_scale if you like
-docs/hardware.md is the guide; the robot's computer needs numpy only."""
+                                  name: cartpole      # and gamma, reward_scale if you like"""
+
+USAGE = "abps ask RUN [--new ROBOT.yaml [--search NAME] [--episodes N] [any other setting]]"
+
+FOOTER = (
+    "`abps ask RUN --new ROBOT.yaml --search NAME --help-all` lists every setting of a search. docs/hardware.md is the "
+    "guide; the robot's computer needs numpy only."
+)
+
+ONLY_NEW = "; settings are chosen when a run is made, with --new"
 
 MAX_FILE = 65_536
 
-
-def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
-    """Add the options; those of a search only when a run is made."""
-    parser.add_argument("run", type=Path, help="a run directory")
-    parser.add_argument("--out", type=Path, help="where to write the policy (default: RUN/query.npz)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--new", type=Path, metavar="ROBOT.yaml", help="make the run, for the system described there")
-    group = parser.add_argument_group("with --new")
-    group.add_argument("--search", choices=tuple(SEARCHES), default="abs", help="the search (default: abs)")
-    group.add_argument("--preset", choices=PRESETS, default="cpu", help="budget of the critics (default: cpu)")
-    group.add_argument("--seed", type=int, default=0, help="everything random derives from it (default: 0)")
-    if any(word == "--new" or word.startswith("--new=") for word in argv) or "--help" in argv or "-h" in argv:
-        scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        scout.add_argument("--search", default="abs")
-        known = scout.parse_known_args(argv)[0].search
-        add_settings(parser, "with --new: when to stop", BudgetConfig())
-        search = known if known in SEARCHES else "abs"
-        add_settings(parser, f"with --new: search {search}", search_config(search, "robot"))
+MOVED = {
+    "normalise": "--observations running or --observations raw",
+    "policy": "--policy linear-tanh or --policy clipped-linear",
+    "reward_shift": "--reward-shift X",
+}
+"""Fields that robot.yaml had in abps 0.1.0, and the options that took their place."""
 
 
-def execute(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class AskArguments:
+    """What `abps ask` takes always."""
+
+    run: str = positional("RUN", "a run directory")
+    out: Path | None = setting(None, "where to write the policy (default: RUN/query.npz)")
+    json: bool = setting(False, "print one JSON object")
+    new: Path | None = setting(None, "make the run, for the system described in this file")
+
+
+@dataclass(frozen=True)
+class NewArguments:
+    """What `abps ask` takes when it makes a run, beside settings."""
+
+    search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own", common=True)
+    preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published", common=True)
+    seed: int = setting(0, "everything random derives from it", common=True)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do what the words say; return the exit code."""
+    words = split_words(argv, _groups(argv, ""))
+    if print_help(words, USAGE, HELP, _groups(argv, ""), FOOTER):
+        return 0
+    if "--new" in words.last():
+        arguments = _create(argv, words)
+    else:
+        groups = [Group("arguments", AskArguments())]
+        (arguments,) = parse(words, groups, command="ask", elsewhere=_settings_of_new, hint=ONLY_NEW)
+    return _ask(arguments)
+
+
+def _groups(argv: Sequence[str], task: str) -> list[Group]:
+    search, preset = named_value(argv, "--search", "abs"), named_value(argv, "--preset", "cpu")
+    return [
+        Group("arguments", AskArguments()),
+        Group("with --new", NewArguments()),
+        Group("with --new: when to stop", BudgetConfig()),
+        Group(f"with --new: search {search}, preset {preset}", search_config(search, task, preset)),
+    ]
+
+
+def _settings_of_new() -> Mapping[str, Sequence[Any]]:
+    searches = [search_config(name) for name in SEARCHES]
+    return {"a new run": [NewArguments()], "the budget": [BudgetConfig()], "the search": searches}
+
+
+def _create(argv: Sequence[str], words: Words) -> AskArguments:
+    """Make a run; nothing is written when a word or the robot's file is wrong."""
+    from abps.run.hardware import create_hardware_run
+
+    task, hardware = read_robot(Path(words.last()["--new"]))
+    groups = _groups(argv, task.name)
+    arguments, new, budget, config = parse(
+        words, groups, command="ask", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
+    )
+    create_hardware_run(
+        Path(arguments.run), task, hardware, search=new.search, config=config, budget=budget, seed=new.seed
+    )
+    return arguments
+
+
+def _ask(arguments: AskArguments) -> int:
     from abps.run.hardware import open_hardware_run
 
-    if arguments.new is not None:
-        _create(arguments)
-    with open_hardware_run(arguments.run) as robot:
+    path = Path(arguments.run)
+    with open_hardware_run(path) as robot:
         for warning in robot.run.warnings:
             print(f"note: {warning}")
         request = robot.ask()
@@ -63,37 +125,20 @@ def execute(arguments: argparse.Namespace) -> int:
         print(json.dumps(answer))
         return 0
     times = "one episode" if request.left == 1 else f"{request.left} episodes, told one by one"
-    print(
-        f"Episode {request.episode}: run policy {request.policy_id} ({request.role}, outer iteration {request.iteration}) "
-        f"for {times}."
-    )
-    print(f"The policy is in {file}. Then: abps tell {arguments.run} --trajectory FILE")
+    role = f"{request.role}, outer iteration {request.iteration}"
+    print(f"Episode {request.episode}: run policy {request.policy_id} ({role}) for {times}.")
+    print(f"The policy is in {file}. Then: abps tell {path} --trajectory FILE")
     return 0
 
 
-def _say_done(arguments: argparse.Namespace, robot: Any) -> int:
-    policy = arguments.run / "policy" / "current.npz"
+def _say_done(arguments: AskArguments, robot: Any) -> int:
+    policy = Path(arguments.run) / "policy" / "current.npz"
     if arguments.json:
         print(json.dumps({"done": True, "stopped": robot.stopped, "policy": str(policy)}))
     else:
         reasons = "; ".join(robot.stopped.values())
-        print(f"The run is done: {reasons}. The policy it stands on is in {policy}, the luckiest beside it.")
+        print(f"The run is done: {reasons}. The current policy is in {policy}, the one with the best return beside it.")
     return 0
-
-
-def _create(arguments: argparse.Namespace) -> None:
-    from abps.run.hardware import create_hardware_run
-
-    task, hardware = read_robot(arguments.new)
-    create_hardware_run(
-        arguments.run,
-        task,
-        hardware,
-        search=arguments.search,
-        config=read_settings(arguments, search_config(arguments.search, task.name, arguments.preset)),
-        budget=read_settings(arguments, BudgetConfig()),
-        seed=arguments.seed,
-    )
 
 
 def read_robot(path: Path) -> tuple[TaskConfig, HardwareConfig]:
@@ -102,8 +147,6 @@ def read_robot(path: Path) -> tuple[TaskConfig, HardwareConfig]:
     Raises:
         ConfigError: the file is missing, not YAML, or has a field that is unknown or wrong.
     """
-    from dataclasses import fields
-
     from abps.errors import RunError
     from abps.run.directory import parse_yaml
     from abps.run.files import read_bounded
@@ -114,6 +157,11 @@ def read_robot(path: Path) -> tuple[TaskConfig, HardwareConfig]:
         raise ConfigError(str(error)) from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path} must be a list of `name: value` lines (observations, action_low, action_high, …)")
+    for name, advice in MOVED.items():
+        if name in document:
+            raise ConfigError(
+                f"{name} in {path} is a setting of the search now; leave it out there, and give `abps ask` {advice}"
+            )
     own = {field.name for field in fields(HardwareConfig)}
     hardware = from_dict(HardwareConfig, {name: value for name, value in document.items() if name in own})
     task = from_dict(TaskConfig, {name: value for name, value in document.items() if name not in own})

@@ -11,40 +11,44 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from abps.cli.train import default_budget
+from abps.cli.train import DEFAULT_EPISODES
 from abps.errors import ConfigError
 from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import GRIDS, Cell, Grid, make_cells, parse_assignment, parse_axis, parse_names, parse_seeds
 
-__all__ = ["HELP", "configure_for", "execute"]
+__all__ = ["HELP", "configure", "execute"]
 
 HELP = """Run a grid of tasks, searches, seeds and settings, and write a report about it.
 
 Cells that are finished are skipped, broken and unfinished ones go on where they stopped, and cells that another process
-is running are waited for. Giving the same command again after Ctrl-C, a crash or a power loss does only what is missing;
-giving it on several machines with a shared file system shares the work."""
+is running are waited for. The same command given again after Ctrl-C, a crash or a power loss does only what is missing;
+given on several machines with a shared file system, it shares the work."""
 
 EXAMPLES = """
   abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
-  abps compare hopper --searches abs --axis abs.aggregation=softmax,mean,evidence     a setting as a further axis
+  abps compare hopper --searches abs --axis abs.prior.aggregation=softmax,mean    a setting as a further axis
   abps compare hopper --searches abs --axis abs.gp.lengthscale_low+abs.gp.lengthscale_high=0.00125:0.025,0.0025:0.05
   abps compare hopper,cheetah --searches abs,mpd --grid paper-table-1                 the paper's grid search
   abps compare hopper --executor ray --address auto                                   on a Ray cluster
   abps compare hopper --slurm > study.sh && sbatch study.sh                           on a SLURM cluster"""
 
 
-def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
-    """Add the command's arguments; the words themselves are kept, to be said again."""
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.epilog = f"examples:{EXAMPLES}"
-    parser.set_defaults(argv=list(argv))
     parser.add_argument(
         "tasks", help="tasks, separated by commas: names from `abps tasks`, Gymnasium ids, module:factory"
     )
     parser.add_argument("--searches", default="abs,mpd,ars", help=f"of {', '.join(SEARCHES)} (default: abs,mpd,ars)")
     parser.add_argument("--seeds", default="0-4", help="e.g. 0-4 or 0,3,7-9 (default: 0-4)")
     parser.add_argument("--episodes", type=int, help="training episodes per run (default: as `abps train`)")
-    parser.add_argument("--preset", choices=PRESETS, default="cpu", help="budget of the critics (default: cpu)")
+    parser.add_argument(
+        "--preset",
+        choices=PRESETS,
+        default="cpu",
+        help="cpu: for ordinary computers; paper: as published (default: cpu)",
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
     grid = parser.add_argument_group("settings; a name begins with the search, task, budget or run it belongs to")
     grid.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="fixed", help="for all cells")
@@ -96,7 +100,7 @@ def _grid(arguments: argparse.Namespace) -> Grid:
         tasks=tasks,
         searches=searches,
         seeds=parse_seeds(arguments.seeds),
-        episodes={task: arguments.episodes or default_budget(task).episodes for task in tasks},
+        episodes=dict.fromkeys(tasks, arguments.episodes or DEFAULT_EPISODES),
         preset=arguments.preset,
         axes=(*axes, *map(parse_axis, arguments.axis)),
         fixed=dict(map(parse_assignment, arguments.fixed)),
@@ -229,9 +233,8 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
             print(f"failed: {item.cell.path}: {item.message} (see worker.log there)", file=sys.stderr)
         if not arguments.quiet:
             _print_summary(runs)
-            print(
-                f"{schedule.count('done')} of {len(schedule.states)} cells are done, {len(failed)} failed, {missing} missing."
-            )
+            done = f"{schedule.count('done')} of {len(schedule.states)} cells are done"
+            print(f"{done}, {len(failed)} failed, {missing} missing.")
             for notice in content.get("warnings", []):
                 if notice["level"] != "note":
                     print(f"{notice['level']}: {notice['text']}")

@@ -52,18 +52,17 @@ def _checked(check: Callable[[], None]) -> str:
 
 
 def _try_task(name: str) -> None:
-    import numpy as np
-
     from abps.normaliser import Normaliser
-    from abps.policies import Policy
+    from abps.policies import PolicySpace
+    from abps.policies.linear import LinearTanh
     from abps.rollouts import run_episode
     from abps.tasks.catalogue import task_config
     from abps.tasks.gym import make_task
 
     task = make_task(task_config(name), horizon=10)
     env = task.make_env()
-    size = task.spec.observation_dim * task.spec.action_dim
-    run_episode(env, Policy(task.spec, np.zeros(size), Normaliser.empty(task.spec.observation_dim)), seed=0)
+    space = PolicySpace(LinearTanh(), task.spec)
+    run_episode(env, space.policy(space.initial(), Normaliser.empty(task.spec.observation_dim)), seed=0)
     env.close()
 
 

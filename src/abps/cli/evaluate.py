@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     from abps.errors import ConfigError, RunError
-    from abps.policies import Policy, load_policy
+    from abps.policies import PolicySpace, load_policy
     from abps.rollouts.pool import make_pool
     from abps.run.directory import read_settings
     from abps.run.evaluation import evaluate
@@ -35,8 +35,8 @@ def execute(arguments: argparse.Namespace) -> int:
     file = arguments.run / "policy" / f"{arguments.which}.npz"
     if not file.exists():
         raise RunError(f"{arguments.run} has no {arguments.which} policy yet: no outer iteration was finished")
-    stored = load_policy(file)
-    policy = Policy(task.spec, stored.parameters, stored.normaliser)
+    stored = load_policy(file, settings.search_config.policy)
+    policy = PolicySpace(stored.space.policy_class, task.spec).policy(stored.parameters, stored.normaliser)
     pool = make_pool(task, arguments.workers)
     try:
         result = evaluate(pool, [policy], arguments.episodes, arguments.seed, "command")[0]

@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from abps.errors import RunError
 
@@ -30,7 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     file = policy_file(arguments.run, arguments.which)
     out = arguments.out or file.parent.parent / "export" / arguments.format
-    done = export_policy(load_policy(file), arguments.format, out)
+    done = export_policy(load_policy(file, _policy_class(arguments.run)), arguments.format, out)
     if arguments.json:
         print(json.dumps({"files": [str(path) for path in done.files], "error": done.error, "note": done.note}))
     elif not arguments.quiet:
@@ -41,6 +42,18 @@ def execute(arguments: argparse.Namespace) -> int:
         )
         print(verdict)
     return 0
+
+
+def _policy_class(run: Path) -> Any:
+    """The class of policies that a run's settings name; None where there are none that this version reads."""
+    from abps.run.directory import OldFormatError, read_settings
+
+    if run.is_file() or not (run / "config.yaml").is_file():
+        return None
+    try:
+        return read_settings(run).search_config.policy
+    except OldFormatError:
+        return None
 
 
 def policy_file(run: Path, which: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: one line with the counts, the returns, the critics' score and the time left."""
+"""What a person sees while a run trains: one line with counts, returns, the critics' score and the time left."""
 
 from typing import Any
 

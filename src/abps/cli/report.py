@@ -21,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default="", help="heading of the report")
     parser.add_argument(
         "--threshold", action="append", default=[], metavar="TASK=RETURN",
-        help="undiscounted return that counts as success on a task; may be repeated (default: 80 %% of the way to the best search's end)",
+        help="undiscounted return that counts as success on a task; may be repeated "
+        "(default: 80 %% of the way to the best search's end)",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")

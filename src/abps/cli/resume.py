@@ -1,37 +1,71 @@
 """`abps resume`: go on with a run, exactly as if it had never been interrupted."""
 
-import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from abps.cli.settings import add_settings, read_settings
-from abps.cli.train import add_output_options, train_and_tell
-from abps.config import BudgetConfig, RunConfig
+from abps.cli.options import Group, parse, positional, split_words
+from abps.cli.train import Logger, print_help, train_and_tell
+from abps.run.config import RunConfig
+from abps.search.budget import BudgetConfig
+from abps.settings import replace, setting
+
+__all__ = ["HELP", "ResumeArguments", "run"]
 
 HELP = "Go on with a run after Ctrl-C, a crash or a power loss, bit for bit; or train a finished one longer."
 
+USAGE = "abps resume RUN [--episodes N] [any other setting of the budget or the run]"
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="a run directory")
-    add_output_options(parser)
-    add_settings(parser, "when to stop (changes the run's own)", BudgetConfig())
-    add_settings(parser, "run (changes the run's own)", RunConfig())
+FOOTER = "What is not given stays as it is in the run. `abps resume --help-all` lists every setting that can change."
+
+FIXED = "; a run keeps the search and the task that it began with"
 
 
-def execute(arguments: argparse.Namespace) -> int:
-    from abps.config import replace
-    from abps.run.directory import claim, stamp_changes, write_settings
-    from abps.run.directory import read_settings as read_run
+@dataclass(frozen=True)
+class ResumeArguments:
+    """What `abps resume` takes beside settings."""
 
-    settings = read_run(arguments.run)
-    changed = replace(
-        settings,
-        budget=read_settings(arguments, settings.budget),
-        run=read_settings(arguments, settings.run),
-    )
-    if not arguments.quiet:
-        for change in stamp_changes(arguments.run):
+    run: str = positional("RUN", "a run directory")
+    quiet: bool = setting(False, "print errors only")
+    json: bool = setting(False, "print the result as one JSON object, and no progress bar")
+    log: tuple[Logger, ...] = setting((), "also log to tensorboard or wandb; may be repeated")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do what the words say; return the exit code."""
+    from abps.run.directory import claim, read_settings, stamp_changes, write_settings
+
+    groups = _groups(BudgetConfig(), RunConfig())
+    words = split_words(argv, groups)
+    if print_help(words, USAGE, HELP, groups, FOOTER):
+        return 0
+    # Wrong words are found before a wrong run.
+    parse(words, groups, command="resume", elsewhere=_fixed_settings, hint=FIXED)
+    path = Path(words.positionals[0])
+    settings = read_settings(path)
+    groups = _groups(settings.budget, settings.run)
+    arguments, budget, run_config = parse(words, groups, command="resume")
+    changed = replace(settings, budget=budget, run=run_config)
+    if not (arguments.quiet or arguments.json):
+        for change in stamp_changes(path):
             print(f"note: {change}; results may differ from those of the uninterrupted run")
     if changed != settings:
-        with claim(arguments.run):
-            write_settings(arguments.run, changed)
-    return train_and_tell(arguments.run, changed, arguments)
+        with claim(path):
+            write_settings(path, changed)
+    return train_and_tell(path, changed, arguments)
+
+
+def _groups(budget: BudgetConfig, run_config: RunConfig) -> list[Group]:
+    return [
+        Group("arguments", ResumeArguments()),
+        Group("when to stop", budget, show_defaults=False),
+        Group("how it runs", run_config, show_defaults=False),
+    ]
+
+
+def _fixed_settings() -> Mapping[str, Sequence[Any]]:
+    from abps.search.registry import SEARCHES, search_config
+    from abps.tasks.config import TaskConfig
+
+    return {"the task": [TaskConfig()], "the search": [search_config(name) for name in SEARCHES]}

@@ -1,55 +1,122 @@
 """`abps train`: make a run and train it. What `abps resume` shares with it is here too."""
 
-import argparse
 import json
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from abps.cli.settings import add_settings, read_settings
-from abps.config import BudgetConfig, RunConfig, to_dict
-from abps.presets import PRESETS, TASK_EPISODES, search_config, task_config
-from abps.search.registry import SEARCHES
+from abps.cli.helptext import all_help, short_help
+from abps.cli.options import Group, Words, named_value, parse, positional, split_words
+from abps.errors import ConfigError
+from abps.run.config import RunConfig
+from abps.search.base import SearchConfig
+from abps.search.budget import BudgetConfig
+from abps.search.registry import SEARCHES, search_config
+from abps.settings import setting, to_dict
+from abps.tasks.catalogue import task_config
+
+__all__ = [
+    "DEFAULT_EPISODES",
+    "HELP",
+    "TrainArguments",
+    "other_searches",
+    "print_help",
+    "run",
+    "train_and_tell",
+    "train_groups",
+]
 
 HELP = "Train a policy on a task. The run is saved after every episode; `abps resume` goes on with it."
 
+USAGE = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any other setting]"
+
+FOOTER = (
+    "`abps train TASK --search NAME --help-all` lists every setting of a search with its default on that task, and the "
+    "parts it can be made of."
+)
+
+OTHER_SEARCH = ", not of the chosen one"
+
 DEFAULT_EPISODES = 300
+"""The paper's budgets are long; a first run should end soon."""
+
+Logger = Literal["tensorboard", "wandb"]
 
 
-def configure_for(parser: argparse.ArgumentParser, argv: list[str]) -> None:
-    """Add the options of the search and task that `argv` names, with the preset's values as defaults."""
-    parser.usage = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any setting listed by --help]"
-    parser.add_argument("task", help="a name from `abps tasks`, a Gymnasium id, or module:factory")
-    parser.add_argument("--search", choices=tuple(SEARCHES), default="abs", help="the search (default: abs)")
-    parser.add_argument(
-        "--preset",
-        choices=PRESETS,
-        default="cpu",
-        help="cpu: light critics, the original ARS; paper: as published (default: cpu)",
+@dataclass(frozen=True)
+class TrainArguments:
+    """What `abps train` takes beside settings."""
+
+    task: str = positional("TASK", "a name from `abps tasks`, a Gymnasium id, or module:factory")
+    search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own")
+    preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published")
+    seed: int = setting(0, "everything random derives from it")
+    runs: Path = setting(Path("runs"), "folder of all runs")
+    overwrite: bool = setting(False, "start over; an existing run is renamed, not deleted")
+    quiet: bool = setting(False, "print errors only")
+    json: bool = setting(False, "print the result as one JSON object, and no progress bar")
+    log: tuple[Logger, ...] = setting((), "also log to tensorboard or wandb; may be repeated")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do what the words say; return the exit code."""
+    groups, words = train_groups(argv)
+    if print_help(words, USAGE, HELP, groups, FOOTER):
+        return 0
+    arguments, budget, run_config, task, search = parse(
+        words, groups, command="train", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
     )
-    parser.add_argument("--seed", type=int, default=0, help="everything random derives from it (default: 0)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
-    parser.add_argument("--overwrite", action="store_true", help="start over; an existing run is renamed, not deleted")
-    add_output_options(parser)
-    task, search, preset = _named(argv)
-    add_settings(parser, "when to stop", default_budget(task))
-    add_settings(parser, f"task {task}", task_config(task, search, preset), skip=("id", "name"))
-    add_settings(parser, f"search {search}", search_config(search, task, preset))
-    add_settings(parser, "run", RunConfig())
+    return _train(arguments, budget, run_config, task, search)
 
 
-def execute(arguments: argparse.Namespace) -> int:
+def train_groups(argv: Sequence[str]) -> tuple[list[Group], Words]:
+    """The options of the search and task that the words name, with the preset's values as defaults."""
+    search, preset = named_value(argv, "--search", "abs"), named_value(argv, "--preset", "cpu")
+    words = split_words(argv, _groups("", search, preset))
+    task = words.positionals[0] if words.positionals else ""
+    return _groups(task, search, preset), words
+
+
+def other_searches(argv: Sequence[str]) -> dict[str, list[SearchConfig]]:
+    """The settings of all searches but the chosen one, for a sentence about an option that is theirs."""
+    chosen = named_value(argv, "--search", "abs")
+    return {f"the search {name}": [search_config(name)] for name in SEARCHES if name != chosen}
+
+
+def _groups(task: str, search: str, preset: str) -> list[Group]:
+    place = f" on {task}" if task else ""
+    return [
+        Group("arguments", TrainArguments()),
+        Group("when to stop", BudgetConfig(episodes=DEFAULT_EPISODES)),
+        Group("how it runs", RunConfig()),
+        Group(f"task {task}".rstrip(), task_config(task or "any"), ("id", "name")),
+        Group(f"search {search}{place}, preset {preset}", search_config(search, task, preset)),
+    ]
+
+
+def print_help(words: Words, usage: str, text: str, groups: Sequence[Group], footer: str) -> bool:
+    """Print the help that the words ask for; False when they ask for none."""
+    flags = {flag for flag, _ in words.given}
+    if "--help-all" in flags:
+        print(all_help(usage, text, groups, words, footer))
+    elif flags & {"-h", "--help"}:
+        print(short_help(usage, text, groups, words, footer))
+    else:
+        return False
+    return True
+
+
+def _train(arguments: TrainArguments, budget: BudgetConfig, run: RunConfig, task: Any, search: Any) -> int:
     from abps.run.directory import RunSettings, create_directory, move_aside, run_path
-
-    task = read_settings(arguments, task_config(arguments.task, arguments.search, arguments.preset))
-    search = read_settings(arguments, search_config(arguments.search, arguments.task, arguments.preset))
-    budget = read_settings(arguments, default_budget(arguments.task))
-    run = read_settings(arguments, RunConfig())
-    settings = RunSettings(task, arguments.search, search, budget, run, arguments.seed)
-    path = run_path(arguments.runs, settings)
     from abps.tasks.gym import make_task
 
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed must not be negative, got {arguments.seed}")
+    settings = RunSettings(task, arguments.search, search, budget, run, arguments.seed)
+    path = run_path(arguments.runs, settings)
     made = make_task(task)  # Before anything is written: a wrong task must leave no directory behind.
     if arguments.overwrite and path.exists():
         move_aside(path)
@@ -57,27 +124,14 @@ def execute(arguments: argparse.Namespace) -> int:
     return train_and_tell(path, settings, arguments, made)
 
 
-def default_budget(task: str) -> BudgetConfig:
-    """The paper's budget for its tasks is long; a first run should end soon."""
-    return BudgetConfig(episodes=min(TASK_EPISODES.get(task, DEFAULT_EPISODES), DEFAULT_EPISODES))
-
-
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object, and no progress bar")
-    parser.add_argument(
-        "--log", action="append", choices=("tensorboard", "wandb"), default=[], help="also log there (may be repeated)"
-    )
-
-
-def train_and_tell(path: Path, settings: Any, arguments: argparse.Namespace, task: Any = None) -> int:
+def train_and_tell(path: Path, settings: Any, arguments: Any, task: Any = None) -> int:
     """Train with a progress bar, and say in the end what was learned and where it is."""
     from abps.cli.progress import ProgressBar
     from abps.run.loggers import LOGGERS
     from abps.run.loop import train
 
     bar = None if arguments.quiet or arguments.json else ProgressBar()
-    observers: list[Any] = [LOGGERS[name](path, _flat_config(settings)) for name in arguments.log]
+    observers: list[Any] = [LOGGERS[name](path, _flat_config(settings)) for name in dict.fromkeys(arguments.log)]
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         result = train(path, settings, (*observers, bar) if bar else tuple(observers), task)
@@ -101,7 +155,7 @@ def _flat_config(settings: Any) -> dict[str, Any]:
     return {"seed": settings.seed, "task": to_dict(settings.task), settings.search: to_dict(settings.search_config)}
 
 
-def _print_result(result: Any, settings: Any, arguments: argparse.Namespace) -> None:
+def _print_result(result: Any, settings: Any, arguments: Any) -> None:
     last = result.last or {}
     if arguments.json:
         summary = {
@@ -123,20 +177,8 @@ def _print_result(result: Any, settings: Any, arguments: argparse.Namespace) -> 
     centre, best = last.get("eval_return"), last.get("max_return")
     learned = "no outer iteration was finished; give it more episodes"
     if centre is not None:
-        learned = f"the policy it stands on returns {centre:.1f} (mean of fresh episodes), the best it found {best:.1f}"
-    print(
-        f"{settings.search} used {result.episodes} episodes of {settings.task.name} in {result.seconds:.0f} s: {learned}."
-    )
+        learned = f"the current policy returns {centre:.1f} (mean of fresh episodes), the best one so far {best:.1f}"
+    used = f"{result.episodes} episodes of {settings.task.name} in {result.seconds:.0f} s"
+    print(f"{settings.search} used {used}: {learned}.")
     print(f"The run is in {result.path}; look at it with: abps report {result.path}")
     print(f"Train it longer with: abps resume {result.path} --episodes {2 * max(result.episodes, 1)}")
-
-
-def _named(argv: list[str]) -> tuple[str, str, str]:
-    """Find task, search and preset in the arguments before their options are known."""
-    scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    scout.add_argument("--search", default="abs")
-    scout.add_argument("--preset", default="cpu")
-    known, rest = scout.parse_known_args(argv)
-    task = next((word for word in rest if not word.startswith("-")), "pendulum")
-    search = known.search if known.search in SEARCHES else "abs"
-    return task, search, known.preset if known.preset in PRESETS else "cpu"

@@ -35,13 +35,12 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.steps < 0 or arguments.seed < 0:
         raise ConfigError("--steps and --seed must not be negative")
     settings = read_settings(arguments.run)
-    policy = load_policy(policy_file(arguments.run, arguments.which))
+    policy = load_policy(policy_file(arguments.run, arguments.which), settings.search_config.policy)
     out = arguments.out or arguments.run / "video.mp4"
     video = record_video(policy, settings.task, out, seed=arguments.seed, steps=arguments.steps, size=arguments.size)
     if arguments.json:
         print(json.dumps({**video._asdict(), "path": str(video.path)}))
     elif not arguments.quiet:
-        print(
-            f"wrote {out} ({video.frames} frames at {video.fps:g} per second); {video.steps} steps, return {video.total:.2f}"
-        )
+        film = f"{video.frames} frames at {video.fps:g} per second"
+        print(f"wrote {out} ({film}); {video.steps} steps, return {video.total:.2f}")
     return 0

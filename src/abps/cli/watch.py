@@ -11,7 +11,8 @@ __all__ = ["HELP", "configure", "execute"]
 
 HELP = """Look at runs while they are trained: how far each is, how well it does, and how long it will take.
 
-Give run directories, or folders with runs in them; new runs in a folder appear by themselves. Nothing is changed in them."""
+Give run directories, or folders with runs in them; new runs in a folder appear by themselves. Nothing in them is
+changed."""
 
 BATCH = 10
 """Outer iterations that are exported together while runs go on."""
