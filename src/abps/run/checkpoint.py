@@ -24,6 +24,7 @@ __all__ = [
     "checkpoint_paths",
     "drop_old_checkpoints",
     "load_checkpoint",
+    "reloaded",
     "save_checkpoint",
 ]
 
@@ -98,6 +99,17 @@ def load_checkpoint(path: Path) -> tuple[int, dict[str, Any]]:
     if not isinstance(state, dict) or path.stem != f"{episodes:08d}":
         raise RunError(f"{path} is damaged: it holds no state, or that of another name")
     return episodes, state
+
+
+def reloaded(state: dict[str, Any]) -> dict[str, Any]:
+    """The state as it would come back from a checkpoint, without a file.
+
+    Raises:
+        TypeError: it holds something that a checkpoint cannot.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    tree = json.dumps(_pack(state, "", tensors), allow_nan=False)
+    return _unpack(json.loads(tree), tensors)
 
 
 def _sealed(document: dict[str, Any]) -> bytes:
