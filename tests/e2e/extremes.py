@@ -11,7 +11,9 @@ import killing
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import AcquisitionConfig, BudgetConfig, CriticsConfig, GpConfig
+from abps.policies.linear import ClippedLinear, LinearTanh
+from abps.policies.observations import RawObservations, RunningNormaliser
+from abps.search.budget import BudgetConfig
 from abps.search.registry import make_search
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Trajectory
@@ -30,7 +32,9 @@ class Problem:
     noise: float
     failing: float
     spec: TaskSpec
+    design_std: float
     config: dict[str, Any]
+    """Further settings of the search."""
 
     def episode(self, policy: Any, number: int) -> Trajectory | Failed:
         """Run one episode; the same number gives the same episode."""
@@ -79,10 +83,9 @@ def problem(seed: int) -> Problem:
         gamma=float(rng.choice([0.9, 0.99, 1.0])),
         horizon=int(rng.choice([1, 3])),
         reward_scale=None if rng.random() < 0.7 else float(10.0 ** rng.uniform(-8.0, 8.0)),
-        reward_shift=float(rng.choice([0.0, 1.0])),
-        normalise=bool(rng.random() < 0.5),
-        policy=str(rng.choice(["linear-tanh", "direct"])),
     )
+    shift, normalise = float(rng.choice([0.0, 1.0])), bool(rng.random() < 0.5)
+    policy = ClippedLinear() if str(rng.choice(["linear-tanh", "direct"])) == "direct" else LinearTanh()
     return Problem(
         seed=seed,
         kind=str(rng.choice(KINDS)),
@@ -91,20 +94,19 @@ def problem(seed: int) -> Problem:
         noise=float(rng.choice([0.0, 0.0, 1e-8, 0.1, 10.0])),
         failing=float(rng.choice([0.0, 0.0, 0.3])),
         spec=spec,
-        config={"design_std": float(rng.choice([0.025, 1e-12, 1e-300, 10.0])), "remap": bool(rng.random() < 0.3)},
+        design_std=float(rng.choice([0.025, 1e-12, 1e-300, 10.0])),
+        config={
+            "reward_shift": shift,
+            "policy": policy,
+            "observations": RunningNormaliser(remap=bool(rng.random() < 0.3)) if normalise else RawObservations(),
+        },
     )
 
 
 def config_for(search: str, task: Problem) -> Any:
     """Small settings; the parameters of probes coincide when `design_std` is nothing beside the centre."""
-    tiny = task.config["design_std"] < 1e-6
-    return killing.tiny_config(
-        search,
-        **task.config,
-        gp=GpConfig(starts=4, polished=2),
-        acquisition=AcquisitionConfig(starts=4, polished=2, radius=1e-9 if tiny else 0.1),
-        critics=CriticsConfig(members=2, features=8, transitions=60, replay=50, groups=2),
-    )
+    tiny = task.design_std < 1e-6
+    return killing.tiny_config(search, design_std=task.design_std, radius=1e-9 if tiny else 0.1, **task.config)
 
 
 def solve(search: str, task: Problem, iterations: int = 3) -> dict[str, Any]:

@@ -5,7 +5,6 @@ imported everything already (`python killing.py --serve`), so that a session cos
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import random
@@ -70,41 +69,46 @@ class SlowEnv(TinyEnv):
 
 
 def searches() -> list[str]:
-    """The names in the registry whose modules are there."""
-    import importlib.util
-
+    """The names in the registry."""
     from abps.search.registry import SEARCHES
 
-    return [name for name, entry in SEARCHES.items() if importlib.util.find_spec(entry.module) is not None]
+    return list(SEARCHES)
 
 
-def tiny_config(search: str, **changes: Any) -> Any:
+def tiny_config(
+    search: str,
+    *,
+    critics: Any = None,
+    design_std: float = 0.1,
+    radius: float = 0.1,
+    **changes: Any,
+) -> Any:
     """Settings of a search under which an outer iteration takes milliseconds and every buffer overflows soon."""
-    from abps.config import AcquisitionConfig, CriticsConfig, GpConfig
-    from abps.search.registry import SEARCHES
+    from abps.critics.lstd_config import Lstd, Split
+    from abps.search.plan import CentreThenProbes
+    from abps.search.registry import search_config
+    from abps.settings import replace
 
-    wanted: dict[str, Any] = {
-        "centre_episodes": 2,
-        "probes": 2,
-        "window": 4,
-        "design_std": 0.1,
-        "directions": 2,
-        "top": 1,
-        "gp": GpConfig(starts=2, polished=1),
-        "acquisition": AcquisitionConfig(starts=4, polished=1),
-        "critics": CriticsConfig(members=2, features=8, transitions=60, replay=50, groups=2),
-        **changes,
-    }
-    cls = SEARCHES[search].config
-    return cls(**{field.name: wanted[field.name] for field in dataclasses.fields(cls) if field.name in wanted})
+    config: Any = search_config(search, "tiny")
+    if search == "ars":
+        return replace(config, **{"noise": 0.02, "directions": 2, "top": 1, **changes})
+    config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)
+    if search in ("abs", "mpd", "gibo"):
+        config = replace(config, probing=replace(config.probing, starts=4, radius=radius))
+    if search in ("abs", "ddpgn"):
+        small = Lstd(features=Split(size=8), members=2, transitions=60, replay=50, groups=2)
+        config = replace(config, prior=replace(config.prior, critics=critics or small))
+    return config
 
 
 def make_run(
     path: Path, search: str, *, env: str = "TinyEnv", episodes: int = 24, config: Any = None, **run: Any
 ) -> Path:
     """Make the directory of a tiny run."""
-    from abps.config import BudgetConfig, RunConfig, TaskConfig
+    from abps.run.config import RunConfig
     from abps.run.directory import RunSettings, create_directory
+    from abps.search.budget import BudgetConfig
+    from abps.tasks.config import TaskConfig
 
     task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9)
     config = tiny_config(search) if config is None else config
@@ -154,11 +158,10 @@ class Zygote:
 
 def serve() -> None:
     """Fork a session for every request; the sessions' own output goes to standard error."""
-
+    import abps.critics.closed_form
     import abps.run.loop
-    import abps.search.abs
     import abps.search.ars
-    import abps.search.mpd  # noqa: F401
+    import abps.search.recipes  # noqa: F401
 
     pid = 0
     for line in sys.stdin:

@@ -7,6 +7,8 @@ import killing
 import numpy as np
 import pytest
 
+from abps.policies.observations import RunningNormaliser
+
 SAMPLE = range(5)
 
 
@@ -22,9 +24,18 @@ def test_extreme_problem_runs_to_the_end(search, seed):
 def test_flat_returns_without_noise_and_with_coinciding_parameters(search, kind):
     """Nothing can be learned here; the search must say so by staying finite."""
     task = extremes.problem(0)
-    spec = dataclasses.replace(task.spec, reward_scale=None, normalise=True)
+    spec = dataclasses.replace(task.spec, reward_scale=None)
+    config = {**task.config, "observations": RunningNormaliser()}
     flat = dataclasses.replace(
-        task, kind=kind, scale=1e8, offset=0.0, noise=0.0, failing=0.0, spec=spec, config={"design_std": 1e-300}
+        task,
+        kind=kind,
+        scale=1e8,
+        offset=0.0,
+        noise=0.0,
+        failing=0.0,
+        spec=spec,
+        design_std=1e-300,
+        config=config,
     )
     assert extremes.solve(search, flat, iterations=2)["iteration"] == 1
 

@@ -11,6 +11,7 @@ from abps.errors import RunError
 from abps.run.directory import read_settings
 from abps.run.loop import train
 from abps.run.run import MAX_REASON
+from abps.search.local import LocalSearch
 from abps.search.registry import make_search
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Trajectory
@@ -133,19 +134,21 @@ def test_failed_probes_never_become_best_and_never_enter_the_model(search):
         told.append((np.mean([outcome.total() for outcome in outcomes]), query.parameters))
         solver.tell(query, outcomes)
     assert failed
-    assert solver.failures == len(failed)
-    assert solver.steps == steps
+    assert solver.progress.failures == len(failed)
+    assert solver.progress.steps == steps
     best = max(told, key=lambda pair: pair[0])
     assert solver.result().best_return == best[0]
     assert np.array_equal(solver.result().best.parameters, best[1])
     assert np.all(np.isfinite(solver.centre))
-    window = getattr(solver, "window", None)
-    if window is not None:
-        kept = [point.parameters.tobytes() for point in window.points]
+    assert isinstance(solver, LocalSearch) == (search != "ars")
+    if isinstance(solver, LocalSearch):
+        window = solver.memory.window
+        kept = [point.parameters.tobytes() for point in window]
         assert not {point.tobytes() for point in failed} & set(kept)
-        assert all(np.all(np.isfinite(point.returns)) for point in window.points)
-        assert {point.tobytes() for point in solver.avoid} <= {point.tobytes() for point in failed}
-    if hasattr(solver, "replay"):
+        assert all(np.all(np.isfinite(point.returns)) for point in window)
+        assert {point.tobytes() for point in solver.memory.avoid} <= {point.tobytes() for point in failed}
+    assert (solver.replay is not None) == (search in ("abs", "ddpgn"))
+    if solver.replay is not None:
         assert solver.replay.total == steps
 
 

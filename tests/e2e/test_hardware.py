@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from abps.cli import main
-from abps.config import AbsConfig, BudgetConfig, HardwareConfig, TaskConfig
 from abps.errors import ConfigError, RunError, ShapeError
-from abps.presets import search_config
 from abps.run.directory import read_settings
 from abps.run.hardware import create_hardware_run, open_hardware_run
 from abps.run.loop import train
 from abps.run.trajectory_files import read_trajectory
+from abps.search.budget import BudgetConfig
+from abps.search.local import LocalSearchConfig
+from abps.search.registry import search_config
+from abps.tasks.config import HardwareConfig, TaskConfig
 from abps.trajectory import Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,11 +61,12 @@ def tell_all(path, until=10**9):
 
 
 def test_a_run_made_without_settings_has_those_of_the_command_line(tmp_path):
-    """The preset `cpu`, not the bare defaults of the search's class, which are the paper's."""
+    """The preset `cpu`: neither the paper's, nor the bare defaults of the search's class."""
     create_hardware_run(tmp_path / "run", TASK, HARDWARE)
     found = read_settings(tmp_path / "run").search_config
     assert found == search_config("abs", "arm")
-    assert found != AbsConfig()
+    assert found != search_config("abs", "arm", "paper")
+    assert found != LocalSearchConfig()
 
 
 def test_run_told_in_many_sessions_equals_the_one_told_in_one(run, tmp_path):
@@ -209,7 +212,8 @@ def test_command_line(tmp_path, capsys):
     robot.write_bytes(fuzzing.ROBOT)
     assert main(["ask", run]) == 1
     assert "there is no run" in capsys.readouterr().err
-    words = ["--search", "mpd", "--episodes", "8", "--probes", "2", "--window", "3", "--centre-episodes", "1"]
+    words = ["--search", "mpd", "--episodes", "8", "--plan.probes", "2"]
+    words += ["--plan.window", "3", "--plan.centre-episodes", "1"]
     assert main(["ask", run, "--new", str(robot), *words]) == 0
     assert "run policy 0-" in capsys.readouterr().out
     assert main(["ask", run, "--new", str(robot)]) == 1
