@@ -19,7 +19,6 @@ from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.seeding import generator
 from abps.settings import require, setting
-from abps.state import NoMemory
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -73,8 +72,6 @@ class ArsConfig(SearchConfig):
 class Ars(Search[ArsConfig]):
     """One stage per outer iteration: every direction tried forwards and backwards."""
 
-    memory = NoMemory()
-
     def _directions(self) -> Array:
         rng = generator(self.seed, "ars", self.iteration)
         return rng.standard_normal((self.config.directions, self.policies.size))
@@ -113,6 +110,3 @@ class Ars(Search[ArsConfig]):
         if not isinstance(outcome, Trajectory):
             return float("nan")
         return self.objective.total(outcome) if self.config.discounted else outcome.total(1.0, self.objective.shift)
-
-    def _loaded(self) -> None:
-        """Directions are drawn anew from the seed and the iteration's number: nothing to forget."""

@@ -28,7 +28,7 @@ from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
 from abps.settings import Part
-from abps.state import restore, save
+from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
@@ -140,8 +140,10 @@ class Search(ABC, Generic[ConfigT]):
     something themselves are listed in `parts` and have a `memory` of their own. `state` and `load` walk over them all.
     """
 
-    memory: Any
-    """A dataclass: what the concrete search remembers beside `progress`."""
+    memory: Any = NoMemory()
+    """A dataclass: what the concrete search remembers beside `progress`. Set in `__init__`, saved, restored."""
+    cache: Any = NoMemory()
+    """An object of what can be computed again from the memory; made anew, without arguments, when a state is loaded."""
 
     def __init__(
         self,
@@ -333,7 +335,7 @@ class Search(ABC, Generic[ConfigT]):
             else:
                 self.replay.refill(list(trajectories), state["replay_total"])
         self._open, self._answers = [], {}
-        self._loaded()
+        self.cache = type(self.cache)()
 
     # ---- what a concrete search implements --------------------------------------------------------------------------
 
@@ -344,10 +346,6 @@ class Search(ABC, Generic[ConfigT]):
     @abstractmethod
     def _learn(self, stage: list[Answer]) -> Metrics | None:
         """Take in a finished stage; return metrics when it ends an outer iteration, else None."""
-
-    @abstractmethod
-    def _loaded(self) -> None:
-        """Called when a state was loaded: forget what was computed from the old one."""
 
     # ---- help for concrete searches ---------------------------------------------------------------------------------
 

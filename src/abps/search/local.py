@@ -92,10 +92,21 @@ class LocalMemory:
     """What the step rule remembers."""
 
 
+@dataclass
+class LocalCache:
+    """What a local search can compute again."""
+
+    model: Model | None = None
+    """The process at the current centre."""
+    fallback: bool = False
+    """Whether the open probe was placed by a fallback; counted when it is told, because a resume plans it anew."""
+
+
 class LocalSearch(Search[LocalSearchConfig]):
     """The outer iteration; final: everything that can differ is a part."""
 
     memory: LocalMemory
+    cache: LocalCache
 
     def __init__(
         self,
@@ -114,9 +125,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         self.memory = LocalMemory(
             spec.reward_scale or 1.0, Normaliser.empty(spec.observation_dim), step=config.step.memory_type()
         )
-        self._model: Model | None = None
-        self._fallback = False
-        """Whether the open probe was placed by a fallback; counted when it is told, because a resume plans it anew."""
+        self.cache = LocalCache()
 
     # ---- planning -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +153,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             chart = self.model.neighbourhood.coordinates
             avoid = [chart.to_chart(point) for point in self.memory.avoid]
             probe = self.config.probing.choose(self.model.posterior, avoid, rng)
-        self._fallback = probe.fallback
+        self.cache.fallback = probe.fallback
         return Proposal(chart.to_parameters(probe.point), "probe")
 
     def _paths(self, stage: Stage) -> list[Proposal]:
@@ -178,7 +187,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         self._take_in(stage)
         memory.stage = name
         memory.probes += sum(answer.query.role == "probe" for answer in stage)
-        memory.fallbacks, self._fallback = memory.fallbacks + self._fallback, False
+        memory.fallbacks, self.cache.fallback = memory.fallbacks + self.cache.fallback, False
         if centre is not None:
             self._take_in_centre(centre)
         elif any(answer.trajectories for answer in stage):
@@ -237,7 +246,7 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _fit(self, stage: str) -> None:
         """Fit the hyper-parameters to the window, starting from the last ones."""
-        self._model = None
+        self.cache.model = None
         memory = self.memory
         if not memory.window:
             return
@@ -247,18 +256,18 @@ class LocalSearch(Search[LocalSearchConfig]):
         with self._timed("fit"):
             rng = generator(self.seed, "fit", self.iteration, memory.probes, stage)
             warm = stage == "probe" and memory.probes > 0
-            self._model = self.config.gp.fit(near, prior, rng, memory.hyper, warm=warm)
-        memory.hyper = self._model.hyper
+            self.cache.model = self.config.gp.fit(near, prior, rng, memory.hyper, warm=warm)
+        memory.hyper = self.cache.model.hyper
 
     @property
     def model(self) -> Model:
         """The process at the current centre, computed anew when it is not at hand."""
-        if self._model is None:
+        if self.cache.model is None:
             if self.memory.hyper is None:
                 raise RuntimeError("the Gaussian process is used before it was fitted")
             near = self.neighbourhood()
-            self._model = self.config.gp.model(near, self.prior.mean(near), self.memory.hyper)
-        return self._model
+            self.cache.model = self.config.gp.model(near, self.prior.mean(near), self.memory.hyper)
+        return self.cache.model
 
     # ---- the move -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +283,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             memory.step = move.memory
         self._update_normaliser()
         memory.stage, memory.probes, memory.fallbacks = "", 0, 0
-        self._model = None
+        self.cache.model = None
         return metrics
 
     def _update_normaliser(self) -> None:
@@ -317,9 +326,6 @@ class LocalSearch(Search[LocalSearchConfig]):
         if self.config.states is not None:
             metrics["step_actions"] = model.neighbourhood.action_change(centre)
         return metrics
-
-    def _loaded(self) -> None:
-        self._model, self._fallback = None, False
 
 
 def automatic_scale(values: Array) -> float:
