@@ -23,8 +23,8 @@ class Answer(NamedTuple):
 
 @pytest.fixture
 def abps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    """Call `abps` with words; help and usage are wrapped at 120 columns whatever the terminal is."""
-    monkeypatch.setenv("COLUMNS", "120")
+    """Call `abps` with words; help and usage are wrapped at 100 columns whatever the terminal is."""
+    monkeypatch.setenv("COLUMNS", "100")
 
     def call(*words: object) -> Answer:
         capsys.readouterr()

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from abps.search.registry import PRESETS, SEARCHES
+
 Call = Callable[..., Any]
 LQR = ("abps.tasks.lqr:make_env", "--search", "ars", "--horizon", "10", "--directions", "2", "--top", "2")
 
@@ -26,27 +28,60 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 RUN = Path("runs/abps.tasks.lqr-make_env/ars/seed-0")
 
 
-def test_help_shows_the_settings_of_the_search_on_the_task(abps: Call, snapshot: Call) -> None:
-    answer = abps("train", "hopper", "--search", "ars", "--help")
+def test_help_is_one_screen(abps: Call, snapshot: Call) -> None:
+    answer = abps("train", "--help")
     assert answer.code == 0
-    snapshot("train_hopper_ars_help", answer.out)
+    snapshot("train_help", answer.out)
+    assert abps("train", "-h").out == answer.out
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_help_of_every_search_fits_on_one_screen(abps: Call, search: str, preset: str) -> None:
+    lines = abps("train", "hopper", "--search", search, "--preset", preset, "--help").out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    needed = (
+        "TASK --search --preset --seed --episodes --target --minutes --workers --runs --overwrite --quiet --json --log"
+    )
+    for option in needed.split():
+        assert any(line.startswith(f"  {option}") for line in lines)
+    assert "--help-all" in " ".join(lines)
+
+
+@pytest.mark.parametrize("search", ["abs", "ars"])
+def test_help_all_shows_every_setting_of_the_search_on_the_task(abps: Call, snapshot: Call, search: str) -> None:
+    answer = abps("train", "hopper", "--search", search, "--help-all")
+    assert answer.code == 0
+    assert max(map(len, answer.out.splitlines())) <= 100
+    snapshot(f"train_hopper_{search}_help_all", answer.out)
+
+
+def test_help_all_shows_the_settings_of_the_chosen_kinds(abps: Call) -> None:
+    before = abps("train", "hopper", "--help-all").out
+    after = abps("train", "hopper", "--step", "walk", "--help-all").out
+    assert "--step.factor" in before
+    assert "--step.factor" not in after
+    assert "--step.probability" in after
+    assert "--step.probability" not in before
+    assert "[walk]" in after
 
 
 def test_presets_change_the_defaults_shown(abps: Call) -> None:
     def shown(*words: str) -> str:
-        return " ".join(abps("train", "hopper", *words, "--help").out.split())
+        return " ".join(abps("train", "hopper", *words, "--help-all").out.split())
 
-    assert "(default: direct)" in shown("--search", "ars", "--preset", "cpu")
-    assert "(default: linear-tanh)" in shown("--search", "ars", "--preset", "paper")
-    assert "N_acq: probes of one outer iteration (default: 8)" in shown()
-    assert "N_acq: probes of one outer iteration (default: 16)" in shown("--preset", "paper")
+    assert "linear-tanh, [clipped-linear]" in shown("--search", "ars", "--preset", "cpu")
+    assert "[linear-tanh], clipped-linear" in shown("--search", "ars", "--preset", "paper")
+    assert "droq, [lstd]" in shown()
+    assert "[droq], lstd" in shown("--preset", "paper")
 
 
 def test_a_run_says_what_was_learned_where_it_is_and_how_to_go_on(abps: Call, here: Path) -> None:
     answer = abps("train", *LQR, "--episodes", "12")
     assert answer.code == 0
     assert "ars used 12 episodes of abps.tasks.lqr:make_env" in answer.out
-    assert "the policy it stands on returns" in answer.out
+    assert "the current policy returns" in answer.out
     assert f"The run is in {RUN}; look at it with: abps report {RUN}" in answer.out
     assert f"abps resume {RUN} --episodes 24" in answer.out
     names = {path.name for path in (here / RUN).iterdir()}
@@ -64,7 +99,8 @@ def test_settings_reach_the_run(abps: Call, here: Path) -> None:
         "0.5",
         "--gamma",
         "0.9",
-        "--no-normalise",
+        "--observations",
+        "raw",
         "--evaluation-episodes",
         "1",
         "--quiet",
@@ -72,8 +108,42 @@ def test_settings_reach_the_run(abps: Call, here: Path) -> None:
     assert abps("train", *LQR, *words, "--seed", "3").code == 0
     settings = yaml.safe_load((here / RUN.with_name("seed-3") / "config.yaml").read_text())
     assert settings["search"]["settings"]["step"] == 0.5
-    assert (settings["task"]["gamma"], settings["task"]["normalise"], settings["task"]["horizon"]) == (0.9, False, 10)
+    assert settings["search"]["settings"]["observations"] == {"kind": "raw"}
+    assert (settings["task"]["gamma"], settings["task"]["horizon"]) == (0.9, 10)
     assert (settings["seed"], settings["run"]["evaluation_episodes"]) == (3, 1)
+
+
+STEP_RULE = '''"""A step rule from outside the package."""
+
+from dataclasses import dataclass
+
+from abps.settings import setting
+from abps.steps.base import Move, StepInput, StepRule
+
+
+@dataclass(frozen=True)
+class Momentum(StepRule):
+    """A step of fixed length along Σ⁻¹μ."""
+
+    length: float = setting(0.01, "length of the step")
+
+    def __call__(self, given: StepInput) -> Move:
+        return Move(given.model.neighbourhood.theta + self.length * given.model.posterior.direction)
+'''
+
+
+def test_a_step_rule_from_the_current_folder(abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "step_of_a_stranger.py").write_text(STEP_RULE)
+    monkeypatch.syspath_prepend(here)
+    words = ("abps.tasks.lqr:make_env", "--search", "mpd", "--horizon", "5", "--step", "step_of_a_stranger:Momentum")
+    small = ("--plan.window", "4", "--plan.probes", "2", "--plan.centre-episodes", "1", "--quiet")
+    answer = abps("train", *words, "--step.length", "0.5", *small, "--episodes", "8")
+    assert answer.code == 0, answer.err
+    run = RUN.parent.with_name("mpd") / "seed-0"
+    step = yaml.safe_load((here / run / "config.yaml").read_text())["search"]["settings"]["step"]
+    assert step == {"kind": "step_of_a_stranger:Momentum", "length": 0.5}
+    assert abps("resume", run, "--episodes", "12", "--quiet").code == 0
+    assert len((here / run / "journal.jsonl").read_text().splitlines()) == 12
 
 
 def test_quiet_and_json(abps: Call, here: Path) -> None:
