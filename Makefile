@@ -43,12 +43,14 @@ format: $(VENV)/.installed-test ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.installed-test ## write docs/settings.md anew and check the documentation
+docs: $(VENV)/.installed-docs ## write docs/settings.md anew, build the site into site/, and check the documentation
 	$(BIN)/python docs/generate_settings.py
-	$(BIN)/python -m pytest tests/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs -b html . site
+	$(BIN)/python -m pytest -n $(JOBS) tests/docs
+	@echo "Look at it: open site/index.html in a browser."
 
 clean: ## remove the environment and caches; runs are kept
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -63,3 +65,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
