@@ -24,6 +24,7 @@ from abps.model.fit import (
 from abps.model.kernel import Matern52, SquaredExponential
 
 BOUNDS = Bounds((0.0025, 0.05))
+SQUARED_EXPONENTIAL = SquaredExponential()
 LENGTHSCALES = {"own": OwnLengthscales, "shared": SharedLengthscale}
 
 
@@ -32,7 +33,7 @@ def likelihood_of(points, returns, lengthscales=OwnLengthscales, **options):
 
 
 def random_likelihood(
-    rng, d, n, k=0, mean_bound=None, counts=True, lengthscales=OwnLengthscales, kernel=SquaredExponential()
+    rng, d, n, k=0, mean_bound=None, counts=True, lengthscales=OwnLengthscales, kernel=SQUARED_EXPONENTIAL
 ):
     points = 0.03 * rng.normal(size=(n, d)) + rng.normal(size=d)
     returns = 0.5 + np.tanh((points - points[0]) @ rng.normal(size=d) * 20 / np.sqrt(d)) + 0.1 * rng.normal(size=n)

@@ -47,7 +47,7 @@ def criterion_problem(rng, make):
 
 @pytest.mark.parametrize("make", [ExpectedAscent, TraceReduction])
 def test_not_worse_than_scipy_on_criteria(make):
-    """The best of eight screened starts is at most 1e-6 (relative) below SciPy's from the same starts in at least 95 % of random problems."""
+    """The best of eight starts is at most 1e-6 (relative) below SciPy's from the same in 95 % of random problems."""
     rng = np.random.default_rng(0)
     gaps, cut_short = [], []
     for _ in range(40):

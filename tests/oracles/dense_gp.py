@@ -1,7 +1,7 @@
 """A naive twin of the engine: explicit inverses, d×d matrices, textbook formulas (Section 2.2), nothing factored.
 
 `draw` makes random problems for both; `precise` is the same twin in high-precision arithmetic, for problems on which
-float64 itself is in doubt (squared exponential only). With `matern` the twin has the Matérn-5/2 kernel of the textbooks.
+float64 itself is in doubt (squared exponential only). With `matern` the twin has the textbooks' Matérn-5/2 kernel.
 """
 
 from typing import NamedTuple
