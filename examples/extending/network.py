@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.errors import ShapeError
@@ -50,7 +51,7 @@ class TanhNetwork(PolicyClass):
         hidden = np.tanh(inputs @ _transposed(layers.weights) + layers.bias[..., None, :])
         return spec.action_centre + spec.action_half * np.tanh(hidden @ _transposed(layers.output))
 
-    def pullback(self, spec: TaskSpec, parameters: Array, inputs: Array, cotangents: Array) -> Array:
+    def pullback(self, spec: TaskSpec, parameters: Array, inputs: Array, cotangents: NDArray[np.floating]) -> Array:
         return np.einsum("...ma,mad->...d", cotangents, self._jacobian(spec, parameters, inputs))
 
     def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:

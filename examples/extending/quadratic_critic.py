@@ -8,6 +8,7 @@ It is exact for linear-quadratic tasks. Shapes: m states, f features.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.critics.base import Critics, CriticsPart, FitReport
@@ -16,6 +17,8 @@ from abps.data.replay import Replay
 from abps.normaliser import Normaliser
 from abps.policies.policy import Policy, PolicySpace
 from abps.settings import require, setting
+
+Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class LeastSquares(Critics):
 
     def update(self, replay: Replay) -> FitReport:
         memory, data = self.memory, replay.newest(self.config.replay)
-        assert memory.centre is not None and memory.normaliser is not None  # `start_centre` comes first.
+        assert memory.centre is not None  # `start_centre` comes first.
+        assert memory.normaliser is not None
         following = self.space.actions(memory.centre, data.next_states, memory.normaliser)
         now, later = _features(data.states, data.actions), _features(data.next_states, following)
         rewards = (data.rewards - self.objective.shift) / memory.reward_scale
@@ -75,10 +79,10 @@ class LeastSquares(Critics):
         fresh, memory.seen = replay.total - memory.seen, replay.total
         return FitReport(transitions=fresh, steps=0, diverged=())
 
-    def q(self, states: Array, actions: Array) -> Array:
+    def q(self, states: Floats, actions: Floats) -> Array:
         return (_features(states, actions) @ self.memory.weights)[None]
 
-    def action_gradients(self, states: Array, actions: Array) -> Array:
+    def action_gradients(self, states: Floats, actions: Floats) -> Array:
         """∂Q/∂a of xᵀMx with x = (1, s, a): the last rows of (M + Mᵀ)x."""
         inputs = _inputs(states, actions)
         matrix = np.zeros((inputs.shape[1], inputs.shape[1]))
@@ -86,11 +90,11 @@ class LeastSquares(Critics):
         return (inputs @ (matrix + matrix.T))[None, :, 1 + states.shape[1] :]
 
 
-def _inputs(states: Array, actions: Array) -> Array:
+def _inputs(states: Floats, actions: Floats) -> Array:
     return np.concatenate([np.ones((len(states), 1)), states, actions], axis=1)
 
 
-def _features(states: Array, actions: Array) -> Array:
+def _features(states: Floats, actions: Floats) -> Array:
     """All products of two of (1, s, a): (m, f)."""
     inputs = _inputs(states, actions)
     first, second = np.triu_indices(inputs.shape[1])
