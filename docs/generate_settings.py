@@ -1,111 +1,191 @@
-"""Write docs/settings.md from the code: every setting, its type, its default and its meaning.
+"""Write docs/settings.md from the code: every part with its settings, and what every search is made of.
 
 python docs/generate_settings.py            # `make docs` does it; a test fails while the page is out of date
 """
 
 import dataclasses
+import inspect
 import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from abps import config as settings
-from abps.presets import PAPER_TASKS, PRESETS, search_config, task_config
-from abps.search.registry import SEARCHES
+from abps.cli.helptext import shown_value as shown
+from abps.model.gp import GP
+from abps.registry import KINDS, find, kind_of
+from abps.run.config import RunConfig
+from abps.search.budget import BudgetConfig
+from abps.search.registry import PRESETS, SEARCHES, search_config
+from abps.settings import Part
+from abps.tasks.catalogue import PAPER_TASKS, task_config
+from abps.tasks.config import HardwareConfig, TaskConfig
 
 PAGE = Path(__file__).with_name("settings.md")
 
 HEAD = """# Settings
 
-Written by `docs/generate_settings.py` from `src/abps/config.py` and `src/abps/presets.py`; do not edit.
+Written by `docs/generate_settings.py` from `src/abps/search/recipes.py` and the settings classes; do not edit.
 
-Every setting is an option of `abps train`: `--name`, or `--group.name` inside a group, with `-` for `_`; `--flag` and `--no-flag` for
-booleans; `none` where nothing is allowed; commas in lists. `abps train TASK --search NAME --help` prints those of one search with the
-defaults of the task's preset. A run's resolved settings are in its `config.yaml`.
+A search is made of parts. Every part has a kind, and every kind has settings of its own. On the command line:
+
+- `--plan.probes 8` changes a setting (`-` for `_`; commas in lists; `none` where nothing is allowed);
+- `--step.cap` and `--step.no-cap` switch a setting on and off;
+- `--step walk` takes another kind of part with that kind's defaults, and `--step.length 0.02` then belongs to it;
+- `--step my_steps:Momentum` takes a class of your own from the module `my_steps` in the current folder.
+
+`abps train TASK --search NAME --help-all` prints all options of a search with their defaults on a task. A run's
+settings are in its `config.yaml`, with the same names.
 """
 
-SECTIONS: tuple[tuple[str, type[Any]], ...] = (
-    ("When to stop", settings.BudgetConfig),
-    ("The task", settings.TaskConfig),
-    ("The run", settings.RunConfig),
-    *((f"Search `{name}`", entry.config) for name, entry in SEARCHES.items()),
-    ("Group `gp`", settings.GpConfig),
-    ("Group `acquisition`", settings.AcquisitionConfig),
-    ("Group `critics`", settings.CriticsConfig),
-    ("Real hardware (`abps ask`, `abps tell`)", settings.HardwareConfig),
+GROUPS: tuple[tuple[str, type[Any]], ...] = (
+    ("When to stop", BudgetConfig),
+    ("How a run is carried out", RunConfig),
+    ("The task", TaskConfig),
+    ("Real hardware (`robot.yaml` of `abps ask --new`)", HardwareConfig),
 )
+
+ITSELF = "the search itself"
+ANY_TASK = ""
+TASKS = (*PAPER_TASKS, ANY_TASK)
 
 
 def page() -> str:
     """Return the whole page."""
-    parts = [HEAD, *(_section(title, cls) for title, cls in SECTIONS), _presets()]
-    return "\n".join(parts)
+    lines = [HEAD]
+    for title, cls in GROUPS:
+        lines += [f"## {title}", "", _summary(cls), "", *_table(cls), ""]
+    lines += _tasks()
+    for search in searches():
+        for preset in PRESETS:
+            lines += _search(search, preset)
+    lines += ["## Parts", "", "The defaults here are a kind's own; a search's recipe may change them (above).", ""]
+    for family in KINDS:
+        for kind in kinds_of(family):
+            cls = find(family, kind)
+            lines += [f"### {family} `{kind}`", "", _summary(cls), "", *_table(cls), ""]
+    lines += ["### group `gp`", "", _summary(GP), "", *_table(GP)]
+    return "\n".join(lines) + "\n"
 
 
-def _section(title: str, cls: type[Any]) -> str:
+def searches() -> list[str]:
+    """The package's own searches, without what somebody registered in this process."""
+    return [name for name, entry in SEARCHES.items() if isinstance(entry.recipe, str)]
+
+
+def kinds_of(family: str) -> list[str]:
+    """The package's own kinds of a family."""
+    return [kind for kind, place in KINDS[family].items() if isinstance(place, str)]
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All settings of a composition by dotted name; a part stands for its kind."""
+    for item in fields(config):
+        path, value = f"{prefix}{item.name}", getattr(config, item.name)
+        if isinstance(value, Part):
+            yield path, kind_of(type(value))
+        if is_dataclass(value):
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _summary(cls: type[Any]) -> str:
+    return " ".join((inspect.getdoc(cls) or "").split())
+
+
+def _table(cls: type[Any]) -> list[str]:
+    """The settings of one class."""
+    own = fields(cls)
+    if not own:
+        return ["It has no settings."]
     hints = typing.get_type_hints(cls)
-    lines = [f"## {title}", "", (cls.__doc__ or "").strip(), "", "| setting | default | meaning |", "|---|---|---|"]
-    for field in dataclasses.fields(cls):
-        if dataclasses.is_dataclass(hints[field.name]):
-            lines.append(f"| `{field.name}.…` | | the group `{field.name}` below |")
-            continue
-        choices = field.metadata.get("choices") or ()
-        meaning = field.metadata["help"] + (f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else "")
-        lines.append(f"| `{field.name}` | {_shown(field.default)} | {meaning.replace('|', chr(92) + '|')} |")
-    return "\n".join([*lines, ""])
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    for item in own:
+        meaning = str(item.metadata.get("help", "")).replace("|", r"\|")
+        default, hint = item.default, hints[item.name]
+        if isinstance(default, Part):
+            kinds = ", ".join(f"`{kind}`" for kind in kinds_of(default.family))
+            lines.append(f"| `{item.name}` | `{kind_of(type(default))}` | {meaning}: {kinds} |")
+        elif is_dataclass(default):
+            lines.append(f"| `{item.name}.…` | | {meaning}: the group `{item.name}` below |")
+        else:
+            choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+            ending = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
+            lines.append(f"| `{item.name}` | {_default(default)} | {meaning}{ending} |")
+    return lines
 
 
-def _shown(value: Any) -> str:
-    if value == "" or value == ():
+def _default(value: Any) -> str:
+    if value is dataclasses.MISSING or value in ("", ()):
         return ""
-    if isinstance(value, tuple):
-        return ", ".join(f"{item:g}" for item in value)
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return f"`{str(value).lower() if not isinstance(value, str) else value}`"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"`{shown(value)}`"
 
 
-def _presets() -> str:
-    """What the paper's tasks change, as one table of local searches and one of ARS."""
+def _tasks() -> list[str]:
     lines = [
         "## The paper's tasks",
         "",
-        "ABS's settings under the preset `cpu`; MPD, GIBO and the preset `paper` have the paper's N_c, N_acq and ℓ (docs/deviations.md 32). Other tasks get those of Hopper, "
-        "which nobody has tuned for them.",
-        "",
-        "| task | environment | γ | reward scale | normaliser | N_c | N_acq | N_max | δ of ABS | ℓ | design std | episodes in the paper |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| task | environment | γ | reward scale | episodes in the paper |",
+        "|---|---|---|---|---|",
     ]
     for name, row in PAPER_TASKS.items():
-        task, search = task_config(name), search_config("abs", name)
-        cells = [
-            f"`{name}`",
-            task.id,
-            f"{task.gamma:g}",
-            f"{task.reward_scale:g}",
-            "yes" if task.normalise else "no",
-            *(str(number) for number in (search.centre_episodes, search.probes, search.window)),
-            f"{search.step:g}",
-            f"{search.gp.lengthscale_low:g} to {search.gp.lengthscale_high:g}",
-            f"{search.design_std:g}",
-            str(row.episodes),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += [
+        task = task_config(name)
+        scale = shown(task.reward_scale)
+        lines.append(f"| `{name}` | {task.id} | {shown(task.gamma)} | {scale} | {row.episodes} |")
+    return [*lines, ""]
+
+
+def _search(search: str, preset: str) -> list[str]:
+    """What a search is made of: its parts on a task that abps does not know, and what depends on the task."""
+    config = search_config(search, ANY_TASK, preset)
+    lines = [
+        f"## Search `{search}`, preset `{preset}`",
         "",
-        "ARS: `cpu` is the original algorithm, `paper` the variant that the ABS paper compares with.",
+        f"{SEARCHES[search].summary[0].upper()}{SEARCHES[search].summary[1:]}.",
         "",
-        "| task | preset | α | ν | N | b | survival shift | policy | returns |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| part | kind | values that differ from the kind's own |",
+        "|---|---|---|",
     ]
-    for name in PAPER_TASKS:
-        for preset in PRESETS:
-            task, ars = task_config(name, "ars", preset), search_config("ars", name, preset)
-            numbers = (ars.step, ars.noise, ars.directions, ars.top, task.reward_shift)
-            kind = "discounted" if ars.discounted else "undiscounted"
-            lines.append(
-                f"| `{name}` | `{preset}` | " + " | ".join(f"{x:g}" for x in numbers) + f" | {task.policy} | {kind} |"
-            )
-    return "\n".join([*lines, ""])
+    for path, part in _parts(config):
+        kind = f"`{kind_of(type(part))}`" if isinstance(part, Part) else ""
+        lines.append(f"| {f'`{path}`' if path else ITSELF} | {kind} | {_differences(part)} |")
+    varying = _varying(search, preset)
+    if varying:
+        names = [f"`{task}`" if task else "other tasks" for task in TASKS]
+        lines += ["", f"| depends on the task | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+        lines += [f"| `{name}` | {' | '.join(shown(value) for value in values)} |" for name, values in varying.items()]
+    return [*lines, ""]
+
+
+def _parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """A search and all its parts and groups, by dotted name."""
+    yield path, config
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if is_dataclass(value):
+            yield from _parts(value, f"{path}.{item.name}".lstrip("."))
+
+
+def _differences(part: Any) -> str:
+    """The plain settings of a part that its recipe gave another value than the class does."""
+    changed = [
+        f"`{item.name}` {shown(getattr(part, item.name))}"
+        for item in fields(part)
+        if not is_dataclass(getattr(part, item.name)) and getattr(part, item.name) != item.default
+    ]
+    return ", ".join(changed)
+
+
+def _varying(search: str, preset: str) -> dict[str, list[Any]]:
+    """The settings that are not the same on all tasks that have them, with their values in the order of `TASKS`."""
+    found = [dict(leaves(search_config(search, task, preset))) for task in TASKS]
+    rows: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for values in found for name in values):
+        present = [values[name] for values in found if name in values]
+        if any(value != present[0] for value in present):
+            rows[name] = [values.get(name, "") for values in found]
+    return rows
 
 
 if __name__ == "__main__":

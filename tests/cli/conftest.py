@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from abps.cli import main
+from abps.registry import KINDS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WRITTEN_WITH = (3, 11)
@@ -19,6 +20,13 @@ class Answer(NamedTuple):
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def own_parts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests registered in this process: help lists every kind."""
+    for family, kinds in KINDS.items():
+        monkeypatch.setitem(KINDS, family, {kind: place for kind, place in kinds.items() if isinstance(place, str)})
 
 
 @pytest.fixture

@@ -180,6 +180,20 @@ def test_resume_trains_longer(abps: Call, here: Path) -> None:
     assert len((here / RUN / "journal.jsonl").read_text().splitlines()) == 8
 
 
+def test_a_run_of_an_older_version_is_refused_with_the_version_that_can(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "4", "--quiet").code == 0
+    config = here / RUN / "config.yaml"
+    config.write_text("".join(line for line in config.read_text().splitlines(True) if not line.startswith("format")))
+    before = config.read_bytes()
+    answer = abps("resume", RUN, "--episodes", "8")
+    assert answer.code == 1
+    assert "was made by another version" in answer.err
+    assert answer.err.count("\n") == 1
+    assert config.read_bytes() == before
+    assert abps("export", RUN, "--quiet").code == 0
+    assert "there is a run in" in abps("train", *LQR, "--episodes", "4").err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_everything_and_says_how_to_go_on(abps: Call, here: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "abps", "train", *LQR, "--episodes", "1000000"]
