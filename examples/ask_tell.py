@@ -1,4 +1,4 @@
-"""The ask/tell loop by hand: your environment, your loop, the library only proposes policies and learns from episodes.
+"""The ask/tell loop by hand: your environment, your loop; the library proposes policies and learns from episodes.
 
     python examples/ask_tell.py [search] [episodes]       # a minute at most; `ars` and 150 when nothing is given
 
@@ -12,11 +12,10 @@ import abps
 
 
 def main(name: str = "ars", episodes: int = 150) -> float:
-    """Learn to balance InvertedPendulum; return the undiscounted return of the policy that the search stands on."""
-    task = abps.make_task(abps.task_config("pendulum", name))
+    """Learn to balance InvertedPendulum; return the undiscounted return of the search's current policy."""
+    task = abps.make_task("pendulum")
     env = task.make_env()
-    config = abps.search_config(name, "pendulum")
-    search = abps.make_search(name, task.spec, config, seed=2, budget=abps.BudgetConfig(episodes=episodes))
+    search = abps.make_search(name, task.spec, seed=2, budget=abps.BudgetConfig(episodes=episodes))
     seed = 0
     while not search.stop():  # a dict of reasons; empty: go on
         query = search.ask()  # parameters, role, number of episodes, and a policy ready to run
@@ -29,7 +28,7 @@ def main(name: str = "ars", episodes: int = 150) -> float:
     value = abps.run_episode(env, result.incumbent, seed=10_000).total()
     print(f"{name} used {result.episodes} episodes, {result.steps} steps: {', '.join(search.stop().values())}.")
     print(
-        f"A fresh episode of the policy it stands on returns {value:.0f}; the best one seen returned {result.best_return:.0f}."
+        f"A fresh episode of its current policy returns {value:.0f}; the best one seen returned {result.best_return:.0f}."
     )
     env.close()
     return value

@@ -22,7 +22,7 @@ def compare(folder: Path) -> None:
         "--set",
         "ars.top=1",
     ]
-    mpd = ["--set", "mpd.window=6", "--set", "mpd.probes=3", "--set", "mpd.centre_episodes=1"]
+    mpd = ["--set", "mpd.plan.window=6", "--set", "mpd.plan.probes=3", "--set", "mpd.plan.centre_episodes=1"]
     both = [*study, *mpd, "--searches", "mpd,ars", "--axis", "ars.directions=1,2", "--episodes", "12"]
 
     print("What will run:")

@@ -2,7 +2,7 @@
 
     python examples/first_run.py [folder]
 
-Every step is a call of the command line, as you would type it; the last one is Python, because a policy is three lines of it.
+Every step is a call of the command line, as you would type it; the last one is Python.
 """
 
 import sys
@@ -18,7 +18,7 @@ def first_run(folder: Path) -> None:
     run = folder / "pendulum" / "ars" / "seed-1"
     train = ["train", "pendulum", "--search", "ars", "--seed", "1", "--runs", str(folder), "--quiet"]
     assert main([*train, "--episodes", "60"]) == 0
-    print("\nFresh episodes of the policy it stands on, and of the best it ever evaluated:")
+    print("\nFresh episodes of its current policy, and of the best it ever evaluated:")
     assert main(["evaluate", str(run), "--episodes", "5"]) == 0
     assert main(["evaluate", str(run), "--episodes", "5", "--which", "best"]) == 0
     print("\nThe same run, trained for longer:")

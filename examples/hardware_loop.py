@@ -1,18 +1,21 @@
-"""A whole run on "real hardware" from Python: ask, let another process run the episode, tell. Stop it at any time and start it again.
+"""A whole run on "real hardware" from Python: ask, let another process run the episode, tell. Stop and start it any time.
 
     python examples/hardware_loop.py [RUN] [EPISODES]
 
-The same with the command line alone is in docs/hardware.md. The robot (examples/hardware_robot.py) runs in a process of its own and
-knows numpy only; between two calls there may be seconds or days.
+The same with the command line alone is in docs/hardware.md. The robot (examples/hardware_robot.py) runs in a process of its
+own and knows numpy only; between two calls there may be seconds or days.
 """
 
 import subprocess
 import sys
 from pathlib import Path
 
-from abps.config import BudgetConfig, HardwareConfig, TaskConfig, replace
-from abps.presets import search_config
 from abps.run.hardware import create_hardware_run, open_hardware_run
+from abps.search.budget import BudgetConfig
+from abps.search.plan import CentreThenProbes
+from abps.search.registry import search_config
+from abps.settings import replace
+from abps.tasks.config import HardwareConfig, TaskConfig
 
 ROBOT = Path(__file__).with_name("hardware_robot.py")
 
@@ -24,7 +27,7 @@ def create(path: Path, episodes: int) -> None:
         TaskConfig(name="pendulum-robot", horizon=100, gamma=0.98),
         HardwareConfig(observations=3, action_low=(-2.0,), action_high=(2.0,)),
         search="mpd",
-        config=replace(search_config("mpd", "pendulum-robot"), centre_episodes=2, probes=4, window=13),
+        config=replace(search_config("mpd", "pendulum-robot"), plan=CentreThenProbes(2, 4, 13)),
         budget=BudgetConfig(episodes=episodes),
     )
 

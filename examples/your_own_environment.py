@@ -1,8 +1,8 @@
-"""The guide "Your own environment" in seconds: a cart of your own, trained by name and from Python, and two searches compared on it.
+"""The guide "Your own environment" in seconds: a cart, trained by name and from Python, and two searches compared on it.
 
     python examples/your_own_environment.py [folder]
 
-`make_env` at the bottom of the environment is what `module:factory` names: `abps train your_own_environment:make_env --search ars`.
+`make_env` is what `module:factory` names: `abps train your_own_environment:make_env --search ars`.
 """
 
 import os
@@ -48,7 +48,7 @@ def by_name(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, here)
     task = "your_own_environment:make_env"
-    small = ["--set", "mpd.window=9", "--set", "mpd.probes=4", "--set", "task.horizon=100"]
+    small = ["--set", "mpd.plan.window=9", "--set", "mpd.plan.probes=4", "--set", "task.horizon=100"]
     study = ["compare", task, "--searches", "mpd,ars", "--seeds", "0-1", "--episodes", "40", *small]
     assert main([*study, "--runs", str(folder / "runs"), "--report", str(folder / "report.html")]) == 0
 

@@ -26,7 +26,16 @@ from abps.search.registry import make_search
 from abps.study.figures import Acquisition
 from abps.tasks.gym import make_task
 
-__all__ = ["acquisition_slice", "model_slices", "plane", "run_slices"]
+__all__ = [
+    "acquisition_slice",
+    "growing_models",
+    "model_slices",
+    "newest_centre_and_probes",
+    "plane",
+    "reach",
+    "run_slices",
+    "search_slices",
+]
 
 POINTS = 81
 """g: grid points per axis; odd, so that the centre is one of them."""
@@ -64,6 +73,15 @@ def search_slices(search: LocalSearch, probes: int = 2) -> list[Acquisition]:
     probing = search.config.probing
     if not isinstance(probing, MaximiseCriterion):
         raise ConfigError("this search chooses its probes without an acquisition function; there is nothing to draw")
+    return model_slices(growing_models(search, probes), probing.criterion, probing.radius)
+
+
+def growing_models(search: LocalSearch, probes: int) -> list[Model]:
+    """The process that knows the newest centre alone, and with each of its first probes added.
+
+    Raises:
+        ConfigError: the newest centre has fewer probes, or nothing was fitted yet.
+    """
     entries = newest_centre_and_probes(search.memory.window)
     if len(entries) - 1 < probes:
         raise ConfigError(f"the newest centre has {len(entries) - 1} probes in the window, the figure shows {probes}")
@@ -75,7 +93,7 @@ def search_slices(search: LocalSearch, probes: int = 2) -> list[Acquisition]:
     for count in range(probes + 1):
         near = replace(now, centre=policy, entries=tuple(entries[: count + 1]))
         models.append(search.config.gp.model(near, search.prior.mean(near), search.memory.hyper))
-    return model_slices(models, probing.criterion, probing.radius)
+    return models
 
 
 def model_slices(models: list[Model], criterion: Criterion, radius: float) -> list[Acquisition]:
@@ -83,7 +101,7 @@ def model_slices(models: list[Model], criterion: Criterion, radius: float) -> li
     last = models[-1]
     axes = plane(last)
     offsets = _probes(last.neighbourhood) @ axes.T
-    half = max(_reach(last, radius), MARGIN * float(np.abs(offsets).max(initial=0.0)))
+    half = max(reach(last, radius), MARGIN * float(np.abs(offsets).max(initial=0.0)))
     panels = []
     for count, model in enumerate(models):
         names = ", ".join(["θ", *(f"z{_subscript(number + 1)}" for number in range(count))])
@@ -92,18 +110,15 @@ def model_slices(models: list[Model], criterion: Criterion, radius: float) -> li
 
 
 def newest_centre_and_probes(window: list[Point]) -> list[Point]:
-    """The newest centre that has probes, and its probes, oldest first.
+    """The newest centre, which the critics belong to, and the probes told since, oldest first.
 
     Raises:
-        ConfigError: no centre has probes yet.
+        ConfigError: there is no centre yet.
     """
-    places = [k for k, p in enumerate(window) if p.role == "centre" and k + 1 < len(window)]
-    places = [place for place in places if window[place + 1].role == "probe"]
+    places = [place for place, point in enumerate(window) if point.role == "centre"]
     if not places:
         raise ConfigError("no centre has been told yet")
-    first = places[-1]
-    others = [k for k in range(first + 1, len(window)) if window[k].role == "centre"]
-    return window[first : others[0] if others else len(window)]
+    return window[places[-1] :]
 
 
 def plane(model: Model) -> Array:
@@ -147,7 +162,7 @@ def _probes(near: Neighbourhood) -> Array:
     return offsets[[point.role == "probe" for point in near.entries]]
 
 
-def _reach(model: Model, radius: float) -> float:
+def reach(model: Model, radius: float) -> float:
     """Half width of the plane: a few lengthscales, but not beyond where probes are looked for."""
     return min(radius, REACH * float(np.median(model.posterior.hyper.effective)))
 
