@@ -41,7 +41,7 @@ def fitted(near, learner, gp: GP | None = None):
     return (gp or GP()).fit(near, learner.mean(near), np.random.default_rng(0))
 
 
-# ---- the constant mean -------------------------------------------------------------------------------------------------
+# ---- the constant mean ----------------------------------------
 
 
 def test_the_constant_mean_is_fitted_within_its_bound(measured):
@@ -66,7 +66,7 @@ def test_the_constant_prior_knows_nothing_else(measured, near):
         ConstantPrior(-1.0)
 
 
-# ---- the advantage mean with exact critics -----------------------------------------------------------------------------
+# ---- the advantage mean with exact critics ----------------------------------------
 
 
 def test_with_the_exact_critic_the_prior_knows_return_and_gradient(task, measured, near):
@@ -105,7 +105,7 @@ def test_error_of_the_mean_function_is_quadratic(task, measured, near):
     assert np.log10(gaps[0] / gaps[1]) >= 1.8
 
 
-# ---- useless critics cost nothing --------------------------------------------------------------------------------------
+# ---- useless critics cost nothing ----------------------------------------
 
 
 def constant_mean(model):
@@ -203,7 +203,7 @@ def test_prior_of_the_marginal_weights(task, measured, near):
     assert np.allclose(model.posterior.mu, average.posterior.mu, rtol=1e-6)
 
 
-# ---- scores, weights, resets -------------------------------------------------------------------------------------------
+# ---- scores, weights, resets ----------------------------------------
 
 
 def test_scores_and_weights_by_hand(task, measured, near):
@@ -300,7 +300,7 @@ def test_a_score_needs_at_least_one_iteration():
         AdvantagePrior(score_iterations=0)
 
 
-# ---- what is written down and kept -------------------------------------------------------------------------------------
+# ---- what is written down and kept ----------------------------------------
 
 
 def test_diagnostics_mean_what_they_say(task, measured, near):

@@ -1,89 +1,102 @@
-"""What the tests of the local searches share: tiny tasks, tiny settings, and a driver that answers queries."""
+"""What the tests of searches share: tiny tasks, tiny settings, and a driver that answers queries."""
 
 import copy
+import importlib
+import sys
 from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from abps.config import (
-    AbsConfig,
-    AcquisitionConfig,
-    CriticsConfig,
-    DdpgnConfig,
-    GiboConfig,
-    GpConfig,
-    MpdConfig,
-    TaskConfig,
-    replace,
-)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracles"))
+
+import lqr_lab
+
+from abps.acquisition.expected_ascent import ExpectedAscent
+from abps.acquisition.probing import GaussianProbes, MaximiseCriterion
+from abps.acquisition.trace_reduction import TraceReduction
+from abps.model import gp
+from abps.model.fit import Effort
+from abps.model.prior import AdvantagePrior, ConstantPrior
+from abps.policies.linear import ClippedLinear
 from abps.rollouts.episode import run_episode
 from abps.search.base import Query
+from abps.search.local import LocalSearchConfig
+from abps.search.plan import CentreThenProbes
 from abps.search.registry import make_search
 from abps.seeding import integer_seed
+from abps.settings import replace
+from abps.steps.direction import ScaledDirection
+from abps.steps.gradient import MeanGradient, NormalisedGradient
+from abps.steps.walk import Walk
 from abps.tasks.gym import Task, make_task
-from abps.tasks.lqr import make_env
 from abps.tasks.synthetic import SyntheticEnv, SyntheticFunction, synthetic_task
 from abps.trajectory import Failed, Outcome, Trajectory
 
-CONFIGS = {"mpd": MpdConfig, "gibo": GiboConfig, "abs": AbsConfig, "ddpgn": DdpgnConfig}
-CRITICS = CriticsConfig(
-    members=3,
-    groups=3,
-    features=24,
-    feature_kind="relu",
-    feature_bias=1.0,
-    ridges=(1e-3, 1e-2, 1e-1),
-    transitions=1000,
-    traces=(0.5,),
-    discount_cut=0.5,
-    replay=1500,
-)
-"""Pinned: these tests are not about which critics are best."""
+PARTS = ("plan", "probing", "prior", "step", "gp")
+CRITICS = lqr_lab.SMALL_LSTD
+SMALL = CentreThenProbes(centre_episodes=2, probes=3, window=6, design_std=0.03)
+CONSTANT = LocalSearchConfig(policy=ClippedLinear(), prior=ConstantPrior(), plan=SMALL)
+ADVANTAGE = replace(CONSTANT, prior=AdvantagePrior(critics=CRITICS), states=20)
+ASCENT = MaximiseCriterion(ExpectedAscent(), start_std=0.03, starts=4)
+CONFIGS = {
+    "mpd": replace(CONSTANT, probing=ASCENT, step=Walk(max_steps=100)),
+    "gibo": replace(CONSTANT, probing=replace(ASCENT, criterion=TraceReduction()), step=NormalisedGradient()),
+    "abs": replace(ADVANTAGE, probing=ASCENT, step=ScaledDirection()),
+    "ddpgn": replace(ADVANTAGE, probing=GaussianProbes(0.03), step=MeanGradient()),
+}
+"""The compositions of the recipes, small and pinned: these tests are not about which settings are best."""
+
+
+@pytest.fixture(autouse=True)
+def effort(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Few starts and iterations of both optimisers, for their quality is tested elsewhere; call it for others."""
+    module = importlib.import_module("abps.acquisition.maximise")  # Its package has a function of the same name.
+
+    def spend(*, starts: int = 3, polished: int = 1, iterations: int = 15) -> None:
+        for name, count in (("THOROUGH", starts), ("WARM", 1)):
+            monkeypatch.setattr(gp, name, Effort(starts=count, polished=1, rounds=0, iterations=iterations))
+        monkeypatch.setattr(module, "POLISHED", polished)
+        monkeypatch.setattr(module, "ITERATIONS", iterations)
+
+    spend()
+    return spend
 
 
 class Lab:
     """A namespace: everything is a function of its arguments, so one session-wide object serves all tests."""
 
-    @staticmethod
-    def lqr(
-        states: int = 2, actions: int = 1, *, horizon: int = 30, noise: float = 0.0, seed: int = 0, **changes: Any
-    ) -> Task:
-        """A small LQR with actions bounded at ±2, so that critics see them at a sensible scale."""
-        env = make_env(states, actions, seed, fixed_start=noise == 0.0, noise=noise, horizon=horizon, action_bound=2.0)
-        settings = {"gamma": 0.95, "horizon": horizon, "normalise": False, "policy": "direct", **changes}
-        return make_task(env, name="lqr", **settings)
+    lqr = staticmethod(lqr_lab.lqr)
 
     @staticmethod
-    def synthetic(dimension: int = 4, seed: int = 0, **changes: Any) -> Task:
+    def synthetic(dimension: int = 4, seed: int = 0) -> Task:
         """A function drawn from a process, with few points of support so that it is made in no time."""
-        env = SyntheticEnv(SyntheticFunction(dimension, seed, support=128))
-        config: TaskConfig = synthetic_task(dimension, seed)
-        names = ("gamma", "horizon", "reward_scale", "normalise", "policy")
-        return make_task(env, name=config.name, **{**{name: getattr(config, name) for name in names}, **changes})
+        config = synthetic_task(dimension, seed)
+        settings = {name: getattr(config, name) for name in ("name", "gamma", "horizon", "reward_scale")}
+        return make_task(SyntheticEnv(SyntheticFunction(dimension, seed, support=128)), **settings)
 
     @staticmethod
     def config(name: str, **changes: Any) -> Any:
-        """Settings small enough for tests; nested groups can be given whole."""
-        shared = {
-            "centre_episodes": 2,
-            "probes": 3,
-            "window": 6,
-            "design_std": 0.03,
-            "gp": GpConfig(starts=3, polished=1, iterations=15),
-            "acquisition": AcquisitionConfig(starts=4, polished=1, iterations=15),
-        }
-        if name in ("abs", "ddpgn"):
-            shared |= {"states": 20, "critics": CRITICS}
-        return replace(CONFIGS[name](**shared), **changes)
+        """Settings small enough for tests; a change goes to the search's own settings or to the part that knows it."""
+        config = CONFIGS[name]
+        for key, value in changes.items():
+            known = {part: {item.name for item in fields(getattr(config, part))} for part in PARTS}
+            home = "" if hasattr(config, key) else next(part for part in PARTS if key in known[part])
+            change = {home: replace(getattr(config, home), **{key: value})} if home else {key: value}
+            config = replace(config, **change)
+        return config
 
     def search(self, name: str, task: Task, seed: int = 0, **changes: Any) -> Any:
         return make_search(name, task.spec, self.config(name, **changes), seed=seed)
 
     @staticmethod
-    def outcomes(search: Any, task: Task, query: Query, fails: Callable[[Query, int], bool]) -> list[Outcome]:
-        """The episodes of a query; their seeds follow from the query alone, so that a resumed search meets the same ones."""
+    def outcomes(
+        search: Any, task: Task, query: Query, fails: Callable[[Query, int], bool] = lambda query, number: False
+    ) -> list[Outcome]:
+        """The episodes of a query; their seeds follow from it alone, so that a resumed search meets the same ones."""
         env = task.make_env()
         return [
             Failed("told to")

@@ -5,23 +5,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abps.config import ArsConfig
-from abps.search.ars import Ars, ars_step
+from abps.policies.observations import Observations, RawObservations, RunningNormaliser
+from abps.search.ars import ArsConfig, ars_step
 from abps.search.registry import make_search
+from abps.settings import replace
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
-SPEC = TaskSpec("toy", 2, 1, (-1.0,), (1.0,), gamma=0.5, horizon=2, normalise=False, policy="direct")
-CONFIG = ArsConfig(step=0.1, noise=0.05, directions=3, top=2)
-
-
-def spec(**changes: Any) -> TaskSpec:
-    return TaskSpec(**{**vars(SPEC), **changes})
+SPEC = TaskSpec("toy", 2, 1, (-1.0,), (1.0,), gamma=0.5, horizon=2)
+CONFIG = ArsConfig(observations=RawObservations(), step=0.1, noise=0.05, directions=3, top=2)
 
 
 def episode(rewards: tuple[float, float], scale: float = 1.0) -> Trajectory:
     observations = scale * np.array([[1.0, 2.0], [3.0, 4.0], [50.0, 60.0]])
     return Trajectory.build(observations, np.zeros((2, 1)), rewards, terminated=False, truncated=True)
+
+
+def short_episode(reward: float) -> Trajectory:
+    return Trajectory.build(np.ones((2, 2)), np.zeros((1, 1)), [reward], terminated=True, truncated=False)
 
 
 def tell_all(search: Any, outcomes: list[Outcome]) -> Any:
@@ -34,8 +35,9 @@ def tell_all(search: Any, outcomes: list[Outcome]) -> Any:
 def test_the_step_by_hand() -> None:
     directions = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     plus, minus = np.array([3.0, 1.0, 0.0]), np.array([1.0, 5.0, 0.5])
-    # max(+, −) is 3, 5, 0.5: the two best are the second and the first. Their returns 1, 5, 3, 1 have the mean 2.5 and the
-    # variance (2.25 + 6.25 + 0.25 + 2.25) / 4 = 2.75. The move is α / (2 √2.75) · [(1 − 5)·(0, 2) + (3 − 1)·(1, 0)].
+    # max(+, −) is 3, 5, 0.5: the two best are the second and the first. Their returns 1, 5, 3, 1 have the mean 2.5 and
+    # the variance (2.25 + 6.25 + 0.25 + 2.25) / 4 = 2.75.
+    # The move is α / (2 √2.75) · [(1 − 5)·(0, 2) + (3 − 1)·(1, 0)].
     expected = 0.1 / (2.0 * np.sqrt(2.75)) * np.array([2.0, -8.0])
     assert np.allclose(ars_step(directions, plus, minus, 0.1, 2), expected, rtol=1e-14)
     # With all three directions, the plain variant: returns 3, 1, 0, 1, 5, 0.5 and one more term.
@@ -84,20 +86,21 @@ def test_one_iteration_is_the_step_of_its_returns() -> None:
 
 
 @pytest.mark.parametrize("top", [2, 3])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_the_four_variants(normalise: bool, top: int) -> None:
+@pytest.mark.parametrize("observations", [RawObservations(), RunningNormaliser()])
+def test_the_four_variants(observations: Observations, top: int) -> None:
     """V1 and V2 are without and with the normaliser; "-t" (top < N) ignores the worst direction, whatever it says."""
 
-    def centre(worst: float) -> tuple[np.ndarray, Ars]:
-        config = ArsConfig(step=0.1, noise=0.05, directions=3, top=top)
-        search: Any = make_search("ars", spec(normalise=normalise), config, seed=1)
+    def centre(worst: float) -> tuple[np.ndarray, Any]:
+        search = make_search("ars", SPEC, replace(CONFIG, observations=observations, top=top), seed=1)
         totals = [4.0, 1.0, 2.0, 3.0, worst, -2.0]
         tell_all(search, [episode((total, 0.0)) for total in totals])
         return search.incumbent.parameters, search
 
     (first, search), (second, _) = centre(-1.0), centre(-0.5)
     assert np.array_equal(first, second) == (top == 2)
-    if normalise:  # The statistics of the visited states, without each episode's last one, which no action followed.
+    if (
+        observations == RunningNormaliser()
+    ):  # The statistics of the visited states, without each episode's last one, which no action followed.
         assert search.normaliser.count == 12
         assert np.allclose(search.normaliser.mean, [2.0, 3.0])
         assert np.allclose(search.normaliser.std, [1.0, 1.0])
@@ -107,7 +110,7 @@ def test_the_four_variants(normalise: bool, top: int) -> None:
 
 
 def test_the_normaliser_changes_between_iterations_only() -> None:
-    search = make_search("ars", spec(normalise=True), CONFIG, seed=1)
+    search = make_search("ars", SPEC, replace(CONFIG, observations=RunningNormaliser()), seed=1)
     first = search.open_queries()
     tell_all(search, [episode((float(number), 0.0)) for number in range(6)])
     assert all(query.policy.normaliser.count == 0 for query in first)
@@ -115,20 +118,27 @@ def test_the_normaliser_changes_between_iterations_only() -> None:
 
 
 def test_the_survival_shift_and_the_discount_decide_what_is_compared() -> None:
-    """Direction 0 wins undiscounted, loses discounted; subtracting the bonus punishes the longer reward stream."""
+    """Rewards (1, 4) against (3, 1.5) are better undiscounted, worse discounted; a shift favours short episodes."""
 
-    def values(config: ArsConfig, shift: float) -> float:
-        search: Any = make_search("ars", spec(reward_shift=shift), config, seed=1)
-        query = search.open_queries()[0]
-        from abps.search.base import Answer
+    def centre(plus: list[Trajectory], minus: list[Trajectory], **changes: Any) -> np.ndarray:
+        search = make_search("ars", SPEC, replace(CONFIG, directions=2, top=2, **changes), seed=1)
+        tell_all(search, [item for pair in zip(plus, minus, strict=True) for item in pair])
+        return search.incumbent.parameters
 
-        return search._value(Answer(query, (episode((1.0, 4.0)),)))
-
-    assert values(CONFIG, 0.0) == 5.0
-    assert values(CONFIG, 1.0) == 3.0
-    discounted = ArsConfig(step=0.1, noise=0.05, directions=3, top=2, discounted=True)
-    assert values(discounted, 0.0) == 1.0 + 0.5 * 4.0
-    assert values(discounted, 1.0) == 0.0 + 0.5 * 3.0
+    search = make_search("ars", SPEC, replace(CONFIG, directions=2, top=2), seed=1)
+    moves = np.array([query.parameters for query in search.open_queries()[::2]]) / CONFIG.noise
+    plus, minus = [episode((1.0, 4.0)), episode((2.0, 2.0))], [episode((3.0, 1.5)), short_episode(2.0)]
+    for changes, values in (
+        ({}, ((5.0, 4.5), (4.0, 2.0))),
+        ({"reward_shift": 1.0}, ((3.0, 2.5), (2.0, 1.0))),
+        ({"discounted": True}, ((3.0, 3.75), (3.0, 2.0))),
+        ({"discounted": True, "reward_shift": 1.0}, ((1.5, 2.25), (1.5, 1.0))),
+    ):
+        table = np.array(values)
+        expected = ars_step(moves, table[:, 0], table[:, 1], CONFIG.step, 2)
+        assert np.allclose(centre(plus, minus, **changes), expected, rtol=1e-12)
+    found = [centre(plus, minus, discounted=discounted) for discounted in (True, False)]
+    assert not np.allclose(*found, rtol=1e-3)  # The control: what is compared matters.
 
 
 def test_a_direction_with_a_failed_episode_is_left_out() -> None:
@@ -152,7 +162,7 @@ def test_when_everything_fails_it_stays_where_it_is() -> None:
 
 def test_it_climbs() -> None:
     """Maximise −‖θ − (0.5, −0.3)‖² told as one-step episodes."""
-    search = make_search("ars", SPEC, ArsConfig(step=0.05, noise=0.05, directions=4, top=4), seed=0)
+    search = make_search("ars", SPEC, replace(CONFIG, step=0.05, directions=4, top=4), seed=0)
     goal = np.array([0.5, -0.3])
     for _ in range(60):
         queries = search.open_queries()

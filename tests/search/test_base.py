@@ -1,24 +1,39 @@
-"""The contract of ask and tell: what is refused, what is counted, when there is a reason to stop."""
+"""Ask and tell: what is refused, what is counted, when there is a reason to stop; the table of searches."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from abps.config import ArsConfig, BudgetConfig, MpdConfig
 from abps.errors import ConfigError, ShapeError
+from abps.policies.linear import LinearTanh
+from abps.policies.observations import RawObservations
+from abps.search.ars import ArsConfig
 from abps.search.base import Answer, Metrics, Proposal, Search
-from abps.search.registry import SEARCHES, make_search, search_entry
+from abps.search.budget import BudgetConfig
+from abps.search.local import LocalSearchConfig
+from abps.search.registry import SEARCHES, make_search, register_search, search_config
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Trajectory
 
-SPEC = TaskSpec("toy", 2, 1, (-1.0,), (1.0,), horizon=5, normalise=False)
+SPEC = TaskSpec("toy", 2, 1, (-1.0,), (1.0,), horizon=5)
+CONFIG = ArsConfig(policy=LinearTanh(), observations=RawObservations(), directions=1, top=1)
+
+
+@dataclass
+class Moves:
+    """How often the centre moved."""
+
+    count: int = 0
 
 
 class Scripted(Search[ArsConfig]):
     """Runs its centre twice per outer iteration and moves one step to the right; nothing is learned."""
 
-    name = "scripted"
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.memory = Moves()
 
     def _propose(self) -> list[Proposal]:
         return [Proposal(self.centre, "centre", 2)]
@@ -27,14 +42,9 @@ class Scripted(Search[ArsConfig]):
         returns = [trajectory.total() for trajectory in stage[0].trajectories]
         if returns:
             self._note_centre(float(np.mean(returns)))
-        self.centre = self.centre + np.array([0.1, 0.0])
+        self.progress.centre = self.centre + np.array([0.1, 0.0])
+        self.memory.count += 1
         return {}
-
-    def _state(self, replay: bool) -> dict[str, Any]:
-        return {}
-
-    def _load(self, state: dict[str, Any], trajectories: Any) -> None:
-        pass
 
 
 def episode(total: float = 1.0, steps: int = 3, sizes: tuple[int, int] = (2, 1)) -> Trajectory:
@@ -45,7 +55,7 @@ def episode(total: float = 1.0, steps: int = 3, sizes: tuple[int, int] = (2, 1))
 
 
 def scripted(**budget: Any) -> Scripted:
-    return Scripted(SPEC, ArsConfig(), budget=BudgetConfig(**budget))
+    return Scripted(SPEC, CONFIG, budget=BudgetConfig(**budget), name="scripted")
 
 
 def test_asking_twice_gives_the_same_query() -> None:
@@ -72,7 +82,7 @@ def test_wrong_outcomes_are_refused_and_change_nothing(outcomes: Any, error: Any
     with pytest.raises(error, match=message):
         search.tell(query, outcomes)
     assert search.ask() is query
-    assert (search.episodes, search.steps) == (0, 0)
+    assert (search.progress.episodes, search.progress.steps) == (0, 0)
 
 
 def test_a_query_is_told_once() -> None:
@@ -85,7 +95,7 @@ def test_a_query_is_told_once() -> None:
 
 def test_answers_of_one_stage_may_come_in_any_order() -> None:
     def finish(order: list[int]) -> np.ndarray:
-        search = make_search("ars", SPEC, ArsConfig(directions=2, top=2), seed=3)
+        search = make_search("ars", SPEC, ArsConfig(observations=RawObservations(), directions=2, top=2), seed=3)
         queries = search.open_queries()
         for index in order:
             search.tell(queries[index], [episode(float(index))])
@@ -100,7 +110,8 @@ def test_every_episode_is_counted_and_failures_never_become_best() -> None:
     search.tell(search.ask(), [episode(2.0, steps=3), Failed("slipped")])
     search.tell(search.ask(), [Failed("slipped"), Failed("again")])
     metrics = search.tell(search.ask(), [episode(1.0, steps=2), episode(1.5, steps=2)])
-    assert (search.episodes, search.steps, search.failures) == (6, 7, 3)
+    progress = search.progress
+    assert (progress.episodes, progress.steps, progress.failures) == (6, 7, 3)
     result = search.result()
     assert result.best_return == pytest.approx(2.0)
     assert np.array_equal(result.best.parameters, np.zeros(2))
@@ -126,17 +137,17 @@ def test_nothing_told_is_a_result_too() -> None:
     ],
 )
 def test_every_reason_to_stop(budget: dict[str, Any], totals: list[float], reason: dict[str, str]) -> None:
-    search = scripted(**budget)
+    search, endless = scripted(**budget), scripted()
     for total in totals:
         assert search.stop() == {}
-        search.tell(search.ask(), [episode(total), episode(total)])
+        for told in (search, endless):
+            told.tell(told.ask(), [episode(total), episode(total)])
     assert search.stop() == reason
-    search.budget = BudgetConfig()
-    assert search.stop() == {}
+    assert endless.stop() == {}
 
 
 def test_a_search_that_never_runs_its_centre_has_no_plateau() -> None:
-    search = make_search("ars", SPEC, ArsConfig(directions=1, top=1), budget=BudgetConfig(plateau=1))
+    search = make_search("ars", SPEC, CONFIG, budget=BudgetConfig(plateau=1))
     for _ in range(3):
         for query in search.open_queries():
             search.tell(query, [episode()])
@@ -144,25 +155,67 @@ def test_a_search_that_never_runs_its_centre_has_no_plateau() -> None:
 
 
 def test_a_state_is_saved_between_stages_and_fits_its_search_only() -> None:
-    search = make_search("ars", SPEC, ArsConfig(directions=1, top=1), seed=3)
+    search = make_search("ars", SPEC, CONFIG, seed=3)
     state = search.state()
+    assert search.between_stages
     search.tell(search.ask(), [episode()])
+    assert not search.between_stages
     with pytest.raises(ConfigError, match="between stages only"):
         search.state()
     with pytest.raises(ConfigError, match="saved by seed 3, not 4"):
-        make_search("ars", SPEC, ArsConfig(directions=1, top=1), seed=4).load(state)
+        make_search("ars", SPEC, CONFIG, seed=4).load(state)
     with pytest.raises(ConfigError, match="saved by search 'ars', not 'scripted'"):
-        Scripted(SPEC, ArsConfig(), seed=3).load(state)
+        Scripted(SPEC, CONFIG, seed=3, name="scripted").load(state)
     wider = TaskSpec("toy", 3, 1, (-1.0,), (1.0,))
     with pytest.raises(ShapeError, match=r"centre has shape \(2,\), the policy needs \(3,\)"):
-        make_search("ars", wider, ArsConfig(directions=1, top=1), seed=3).load(state)
+        make_search("ars", wider, CONFIG, seed=3).load(state)
+
+
+def test_a_state_holds_progress_and_memory_and_is_no_view_of_them() -> None:
+    search, copy = scripted(), scripted()
+    search.tell(search.ask(), [episode(2.0), Failed("slipped")])
+    state = search.state()
+    assert state["memory"] == {"count": 1}
+    assert state["progress"]["episodes"] == 2
+    search.tell(search.ask(), [episode(3.0), episode(3.0)])
+    assert (state["memory"]["count"], state["progress"]["episodes"]) == (1, 2)
+    copy.load(state)
+    copy.tell(copy.ask(), [episode(3.0), episode(3.0)])
+    assert copy.memory == search.memory == Moves(2)
+    assert (copy.progress.episodes, copy.progress.failures, copy.progress.best_centre) == (4, 1, 3.0)
+    assert copy.result().best_return == search.result().best_return == 3.0
+    assert state["progress"]["best"]["value"] == 2.0
+
+
+def test_an_open_query_is_asked_again_after_loading() -> None:
+    """The state stands before the stage that was asked for but not told: its number is given out again."""
+    search, copy = scripted(), scripted()
+    query = search.ask()
+    copy.load(search.state())
+    assert copy.ask().id == query.id == 0
+    assert search.ask() is query
 
 
 def test_wrong_makings_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown search 'bbo'; known: abs, mpd"):
-        search_entry("bbo")
-    with pytest.raises(ConfigError, match="search 'ars' takes ArsConfig, got MpdConfig"):
-        make_search("ars", SPEC, MpdConfig())
+        search_config("bbo")
+    with pytest.raises(ConfigError, match="unknown search 'giboo'; did you mean 'gibo'"):
+        make_search("giboo", SPEC)
+    with pytest.raises(ConfigError, match="unknown preset 'gpu'; did you mean 'cpu'"):
+        search_config("ars", preset="gpu")
+    with pytest.raises(ConfigError, match="search 'ars' takes ArsConfig, got LocalSearchConfig"):
+        make_search("ars", SPEC, LocalSearchConfig())
     with pytest.raises(ConfigError, match="seed must not be negative"):
         make_search("ars", SPEC, seed=-1)
+    with pytest.raises(ConfigError, match="there is a search 'ars' already"):
+        register_search("ars", lambda task, preset: CONFIG)
+    with pytest.raises(ConfigError, match="search"):
+        search_config("abps.state:NoMemory")
     assert all(entry.summary for entry in SEARCHES.values())
+
+
+def test_a_search_can_be_made_from_settings_alone() -> None:
+    """Its name is then the kind of its settings."""
+    search = make_search(CONFIG, SPEC, seed=2)
+    assert (search.name, search.seed, search.config) == ("ars", 2, CONFIG)
+    assert isinstance(search_config("abps.search.ars:ArsConfig"), ArsConfig)

@@ -1,31 +1,154 @@
-"""What holds for every search in the registry, on a small linear-quadratic task."""
+"""What holds for every search in the registry, on a small linear-quadratic task; two are registered by the test itself.
 
-import importlib.util
+Every search starts from its recipe, made smaller where it has the settings for that. None is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from lqr_lab import SMALL_LSTD
 
-from abps.config import ArsConfig, BudgetConfig
-from abps.search.base import ROLES
-from abps.search.registry import SEARCHES, make_search
+from abps.arrays import Array
+from abps.policies.base import PolicyClass
+from abps.policies.linear import LinearTanh
+from abps.policies.observations import Observations, RawObservations, RunningNormaliser
+from abps.run.checkpoint import checkpoint_paths, load_checkpoint, save_checkpoint
+from abps.search.base import ROLES, Answer, Metrics, Proposal, Search, SearchConfig
+from abps.search.budget import BudgetConfig
+from abps.search.local import LocalSearchConfig
+from abps.search.registry import SEARCHES, make_search, register_search, search_config
+from abps.seeding import generator
+from abps.settings import Part, replace, setting
+from abps.steps.base import Move, StepInput, StepRule
+from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed
 
-NAMES = [
-    pytest.param(name, marks=[] if importlib.util.find_spec(entry.module) else pytest.mark.skip("not written yet"))
-    for name, entry in SEARCHES.items()
-]
-pytestmark = pytest.mark.parametrize("name", NAMES)
+SMALLER = {
+    "": {"directions": 3, "top": 2, "step": 0.05, "noise": 0.05},
+    "plan": {"centre_episodes": 2, "probes": 3, "window": 6},
+    "prior": {"critics": SMALL_LSTD},
+    "probing": {"starts": 4},
+    "step": {"max_steps": 100},
+}
+"""By part; "" is the search itself. A setting that a search does not have, or that is a part, is left alone."""
 
 
-def make(lab: Any, name: str, task: Any, seed: int = 0, **options: Any) -> Any:
-    config = ArsConfig(step=0.05, noise=0.05, directions=3, top=2) if name == "ars" else lab.config(name)
+# ---- searches of the test's own ----------------------------------------
+
+
+@dataclass
+class Found:
+    """The best return so far, and where all better ones were."""
+
+    value: float = -np.inf
+    places: list[Array] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class HillClimberConfig(SearchConfig):
+    """Two random neighbours per outer iteration; the centre goes to the better one if it is the best so far."""
+
+    policy: PolicyClass = setting(LinearTanh(), "class of policies")
+    observations: Observations = setting(RunningNormaliser(), "what policies see")
+    reward_shift: float = setting(0.0, "subtracted from every reward")
+    std: float = setting(0.05, "standard deviation of a neighbour")
+
+    def make(
+        self, spec: TaskSpec, *, seed: int = 0, budget: BudgetConfig | None = None, name: str = ""
+    ) -> "HillClimber":
+        return HillClimber(spec, self, seed=seed, budget=budget, name=name)
+
+
+class HillClimber(Search[HillClimberConfig]):
+    def __init__(self, spec: TaskSpec, config: HillClimberConfig, **options: Any) -> None:
+        super().__init__(spec, config, **options)
+        self.memory = Found()
+
+    def _propose(self) -> list[Proposal]:
+        moves = self.config.std * generator(self.seed, "hill", self.iteration).standard_normal((2, self.policies.size))
+        return [Proposal(self.centre + move, "direction") for move in moves]
+
+    def _learn(self, stage: list[Answer]) -> Metrics:
+        worked = [answer for answer in stage if answer.trajectories]
+        values = [self.objective.total(answer.trajectories[0]) for answer in worked]
+        if values and max(values) > self.memory.value:
+            self.progress.centre = worked[int(np.argmax(values))].query.parameters
+            self.memory.value, self.memory.places = max(values), [*self.memory.places, self.centre]
+        return {"best_value": self.memory.value if self.memory.places else None}
+
+
+@dataclass
+class Velocity:
+    moved: Array | None = None
+
+
+@dataclass(frozen=True)
+class Momentum(StepRule):
+    """Along μ with half of the last move added: a step rule that remembers something."""
+
+    length: float = setting(0.02, "length of the part along μ")
+    memory_type = Velocity
+
+    def __call__(self, given: StepInput) -> Move:
+        theta, mu = given.model.neighbourhood.theta, given.model.posterior.mu
+        move = self.length * mu / max(float(np.linalg.norm(mu)), 1e-12)
+        if given.memory.moved is not None:
+            move = move + 0.5 * given.memory.moved
+        return Move(theta + move, {"momentum": float(np.linalg.norm(move))}, Velocity(move))
+
+
+def hill_climber(task: str, preset: str) -> SearchConfig:
+    """A search of the test's own."""
+    return HillClimberConfig()
+
+
+def with_momentum(task: str, preset: str) -> SearchConfig:
+    """A local search with a step rule of the test's own."""
+    return LocalSearchConfig(observations=RawObservations(), step=Momentum())
+
+
+STRANGERS = {"hill-climber": hill_climber, "with-momentum": with_momentum}
+pytestmark = pytest.mark.parametrize("name", [*SEARCHES, *STRANGERS])
+
+
+@pytest.fixture(autouse=True)
+def strangers() -> Iterator[None]:
+    """Known for the duration of a test."""
+    for name, recipe in STRANGERS.items():
+        register_search(name, recipe)
+    yield
+    for name in STRANGERS:
+        del SEARCHES[name]
+
+
+# ---- the contract ----------------------------------------
+
+
+def smaller(part: Any, changes: dict[str, Any]) -> Any:
+    """`part` with those of the changes that it has a setting for; a number never replaces a part."""
+    kept = {
+        key: value
+        for key, value in changes.items()
+        if hasattr(part, key) and isinstance(getattr(part, key), Part) == isinstance(value, Part)
+    }
+    return replace(part, **kept)
+
+
+def make(name: str, task: Any, seed: int = 0, **options: Any) -> Any:
+    config = smaller(search_config(name, task.spec.name), SMALLER[""])
+    for part in ("plan", "prior", "probing", "step"):
+        if isinstance(getattr(config, part, None), Part):
+            config = replace(config, **{part: smaller(getattr(config, part), SMALLER[part])})
     return make_search(name, task.spec, config, seed=seed, **options)
 
 
 def test_queries_are_well_formed(name: str, lab: Any) -> None:
-    task = lab.lqr(normalise=True)
-    search = make(lab, name, task)
+    task = lab.lqr()
+    search = make(name, task)
     assert search.name == name
     seen: list[int] = []
     for _ in range(3):
@@ -46,43 +169,75 @@ def test_queries_are_well_formed(name: str, lab: Any) -> None:
 
 def test_the_same_seed_gives_the_same_search_and_another_does_not(name: str, lab: Any) -> None:
     task = lab.lqr()
-    searches = [make(lab, name, task, seed) for seed in (0, 0, 1)]
+    searches = [make(name, task, seed) for seed in (0, 0, 1)]
     for search in searches:
         lab.iterate(search, task, 2)
     first, second, third = (lab.saved(search) for search in searches)
     assert lab.difference(first, second) == ""
-    assert not np.array_equal(first["centre"], third["centre"])
+    assert not np.array_equal(first["progress"]["centre"], third["progress"]["centre"])
 
 
 def test_a_state_saved_and_loaded_goes_on_bit_for_bit(name: str, lab: Any) -> None:
-    task = lab.lqr(normalise=True)
-    search = make(lab, name, task)
+    task = lab.lqr()
+    search = make(name, task)
     lab.iterate(search, task, 1)
     lab.stage(search, task)
-    copy = make(lab, name, task)
+    copy = make(name, task)
     copy.load(lab.saved(search))
     for other in (search, copy):
-        lab.iterate(other, task, 1)
+        lab.iterate(other, task, 2)
+    assert lab.difference(lab.saved(search), lab.saved(copy)) == ""
+
+
+def test_a_state_is_of_plain_types_and_survives_a_checkpoint(name: str, lab: Any, tmp_path: Path) -> None:
+    """Nested dictionaries, lists, arrays and scalars, and nothing else; a file gives them back bit for bit."""
+
+    def check(value: Any, where: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                assert type(key) is str, where
+                check(item, f"{where}.{key}")
+        elif type(value) is list:
+            for number, item in enumerate(value):
+                check(item, f"{where}.{number}")
+        else:
+            assert type(value) in (np.ndarray, int, float, bool, str, type(None)), f"{where}: {type(value)}"
+            assert not isinstance(value, np.ndarray) or value.dtype.kind in "fiub", f"{where}: {value.dtype}"
+
+    task = lab.lqr()
+    search, copy = make(name, task), make(name, task)
+    for stages in (0, 1, 2):
+        lab.run(search, task, stages, fails=lambda query, number: query.id % 5 == 3)
+        state = lab.saved(search)
+        check(state, "state")
+        save_checkpoint(tmp_path / "checkpoint", stages, state)
+    episodes, loaded = load_checkpoint(checkpoint_paths(tmp_path / "checkpoint")[0])
+    assert episodes == 2
+    assert lab.difference(state, loaded) == ""
+    copy.load(loaded)
+    assert lab.difference(lab.saved(copy), loaded) == ""
+    for other in (search, copy):
+        lab.run(other, task, 2)
     assert lab.difference(lab.saved(search), lab.saved(copy)) == ""
 
 
 def test_metrics_and_history_agree(name: str, lab: Any) -> None:
     task = lab.lqr()
-    search = make(lab, name, task)
+    search = make(name, task)
     metrics = lab.iterate(search, task, 2)
     assert search.iteration == 2
     untimed = {key: value for key, value in metrics.items() if not key.startswith("seconds")}
     assert lab.difference(untimed, search.result().history[-1]) == ""
-    assert metrics["episodes"] == search.episodes
-    assert metrics["steps"] == search.steps
+    assert metrics["episodes"] == search.progress.episodes
+    assert metrics["steps"] == search.progress.steps
 
 
 def test_it_stops_when_its_budget_is_used(name: str, lab: Any) -> None:
     task = lab.lqr(horizon=5)
-    search = make(lab, name, task, budget=BudgetConfig(episodes=10))
+    search = make(name, task, budget=BudgetConfig(episodes=10))
     while not search.stop():
         query = search.ask()
-        search.tell(query, lab.outcomes(search, task, query, lambda query, number: False))
+        search.tell(query, lab.outcomes(search, task, query))
     assert set(search.stop()) == {"episodes"}
     assert 10 <= search.episodes < 10 + query.episodes
 
@@ -90,35 +245,35 @@ def test_it_stops_when_its_budget_is_used(name: str, lab: Any) -> None:
 def test_failed_episodes_are_survived(name: str, lab: Any) -> None:
     """Every third episode fails: the search goes on, counts them, and never takes one for its best."""
     task = lab.lqr()
-    search = make(lab, name, task)
+    search = make(name, task)
 
     def fails(query: Any, number: int) -> bool:
         return (query.id + number) % 3 == 2
 
     while search.iteration < 2:
         lab.stage(search, task, fails=fails)
-    assert search.failures > 0
+    assert search.progress.failures > 0
     assert np.isfinite(search.result().best_return)
     assert np.all(np.isfinite(search.incumbent.parameters))
 
 
 def test_only_failures_change_nothing_but_the_counts(name: str, lab: Any) -> None:
     task = lab.lqr()
-    search = make(lab, name, task)
+    search = make(name, task)
     for _ in range(3):
         for query in search.open_queries():
             search.tell(query, [Failed("no power")] * query.episodes)
     assert search.result().best_return == -np.inf
-    assert search.failures == search.episodes > 0
+    assert search.progress.failures == search.episodes > 0
     assert np.all(np.isfinite(search.incumbent.parameters))
 
 
 def test_told_trajectories_are_never_written_to(name: str, lab: Any) -> None:
     task = lab.lqr()
-    search = make(lab, name, task)
+    search = make(name, task)
     while search.iteration < 1:
         for query in search.open_queries():
-            outcomes = lab.outcomes(search, task, query, lambda query, number: False)
+            outcomes = lab.outcomes(search, task, query)
             for trajectory in outcomes:
                 for array in (trajectory.observations, trajectory.actions, trajectory.rewards):
                     array.flags.writeable = False  # Whoever writes to it now raises.
