@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from abps.critics import Centre
+from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.data.visits import Visits
 from abps.normaliser import Normaliser
-from abps.policies import Direct
+from abps.policies import Policy, PolicySpace
+from abps.policies.linear import ClippedLinear
 from abps.tasks.lqr import LqrSystem, random_gain, random_system
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
@@ -21,7 +22,8 @@ class Problem(NamedTuple):
     system: LqrSystem
     gain: np.ndarray
     spec: TaskSpec
-    centre: Centre
+    centre: Policy
+    objective: Objective
     replay: Replay
     points: np.ndarray
     returns: np.ndarray
@@ -45,8 +47,8 @@ def make_problem(noise: float) -> Problem:
     rng = np.random.default_rng(5)
     system = random_system(rng, 3, 2, gamma=GAMMA, radius=0.8, noise=noise, fixed_start=True)
     gain = random_gain(rng, system)
-    spec = TaskSpec("lqr", 3, 2, (-1.0,) * 2, (1.0,) * 2, gamma=GAMMA, horizon=STEPS, policy="direct", normalise=False)
-    centre = Centre(Direct(spec), gain.ravel(), Normaliser.empty(3))
+    spec = TaskSpec("lqr", 3, 2, (-1.0,) * 2, (1.0,) * 2, gamma=GAMMA, horizon=STEPS)
+    centre = Policy(PolicySpace(ClippedLinear(), spec), gain.ravel(), Normaliser.empty(3))
     gains = [gain] * CENTRES + [gain + 0.1 * rng.standard_normal(gain.shape) for _ in range(PROBES)]
     episodes = [rollout(system, item, rng) for item in gains]
     assert max(np.abs(item.actions).max() for item in episodes) < 2.0  # No action is clipped: the policies stay linear.
@@ -56,7 +58,8 @@ def make_problem(noise: float) -> Problem:
     scale = 2.0 * max(-item.total(GAMMA) for item in episodes)
     returns = np.array([item.total(GAMMA) / scale for item in episodes])
     visits = [Visits.collect([item], GAMMA) for item in episodes]
-    return Problem(system, gain, spec, centre, replay, np.array(gains).reshape(len(gains), -1), returns, visits, scale)
+    points = np.array(gains).reshape(len(gains), -1)
+    return Problem(system, gain, spec, centre, Objective(GAMMA), replay, points, returns, visits, scale)
 
 
 @pytest.fixture(scope="session")

@@ -57,10 +57,10 @@ def test_ring_is_the_tail_of_a_list(capacity, episodes, count, reload_at):
         if number == reload_at:
             state = {
                 key: np.array(value) if isinstance(value, np.ndarray) else value
-                for key, value in replay.state().items()
+                for key, value in replay.contents().items()
             }
             replay = Replay(capacity, 2, 1)
-            replay.load(state)
+            replay.fill(state)
         trajectory = episode(steps, 100 * number, terminated=terminated)
         assert replay.append(trajectory) == steps
         model += expected(trajectory)
@@ -145,6 +145,6 @@ def test_newest_is_a_view_and_wrong_sizes_are_refused():
     with pytest.raises(ShapeError, match="same task"):
         replay.append(episode_of_size(3, 3, 1))
     with pytest.raises(ShapeError, match="capacity"):
-        Replay(11, 2, 1).load(replay.state())
+        Replay(11, 2, 1).fill(replay.contents())
     with pytest.raises(ConfigError, match="capacity"):
         Replay(0, 2, 1)

@@ -5,6 +5,7 @@ import pytest
 
 from abps.data.visits import Visits, systematic_sample
 from abps.errors import ShapeError
+from abps.state import restore, save
 from abps.trajectory import Trajectory, discounts
 
 
@@ -20,8 +21,10 @@ def test_visits_average_episodes_of_different_length():
     np.testing.assert_array_equal(visits.states, np.concatenate([item.observations[:-1] for item in episodes]))
     np.testing.assert_array_equal(visits.actions, np.concatenate([item.actions for item in episodes]))
     np.testing.assert_allclose(visits.weights, np.concatenate([0.5 ** np.arange(5), 0.5 ** np.arange(9)]) / 2)
-    again = Visits.from_state(visits.state())
-    np.testing.assert_array_equal(again.weights, visits.weights)
+    again = restore(visits, save(visits))
+    for name in ("states", "actions", "weights"):
+        assert getattr(again, name).dtype == getattr(visits, name).dtype
+        np.testing.assert_array_equal(getattr(again, name), getattr(visits, name))
     with pytest.raises(ShapeError, match="at least one episode"):
         Visits.collect([], 0.5)
     with pytest.raises(ShapeError, match="generator"):
