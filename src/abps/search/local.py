@@ -35,11 +35,15 @@ from abps.search.plan import CentreThenProbes, Plan, Situation, Stage
 from abps.seeding import generator
 from abps.settings import require, setting
 from abps.state import NoMemory
-from abps.steps.base import StepInput, StepRule
+from abps.steps.base import Move, StepInput, StepRule
 from abps.steps.walk import Walk
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["LocalMemory", "LocalSearch", "LocalSearchConfig", "automatic_scale"]
+
+
+UNSETTLED_MOVES = 4
+"""How often a step rule may be asked in one outer iteration: all but the last time it may change to an earlier policy."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,20 @@ class LocalSearchConfig(SearchConfig):
         None, "visited states kept per point (γᵗ-weighted systematic subsample; 0: all); none: not kept"
     )
 
+    chart_points: int | None = setting(
+        None, "newest points whose states the chart and the critics' gradient are measured on; none: all of the window"
+    )
+    clip_returns: bool = setting(
+        False, "clip returns far outside the window's usual range, so that one runaway does not outweigh all others"
+    )
+    discount: float | None = setting(
+        None, "γ of the return that is maximised, and of the states in the mean function; none: the task's"
+    )
+
     def __post_init__(self) -> None:
         require(self.states is None or self.states >= 0, "states must not be negative")
+        require(self.chart_points is None or self.chart_points >= 1, "chart_points must be at least 1")
+        require(self.discount is None or 0 < self.discount <= 1, "discount must be in (0, 1]")
 
     def make(
         self, spec: TaskSpec, *, seed: int = 0, budget: BudgetConfig | None = None, name: str = ""
@@ -86,6 +102,8 @@ class LocalMemory:
     """Parameters of failed queries, the newest N_max of them: no probe is placed next to them."""
     previous: Array | None = None
     """The centre before this one, to fall back on when this one cannot be run."""
+    ahead: Array | None = None
+    """Parameters of a probe that the last step asked for, run beside the new centre."""
     fallbacks: int = 0
     """Probes of this iteration that were placed by a fallback."""
     step: Any = field(default_factory=NoMemory)
@@ -130,8 +148,10 @@ class LocalSearch(Search[LocalSearchConfig]):
     # ---- planning -----------------------------------------------------------------------------------------------------
 
     def _propose(self) -> list[Proposal]:
-        stage, proposals = self._stage(), []
-        if stage.centre_episodes:
+        stage, proposals, ahead = self._stage(), [], self.memory.ahead
+        if stage.ahead and ahead is not None:
+            proposals.append(Proposal(ahead, "probe"))
+        elif stage.centre_episodes:
             proposals.append(Proposal(self.centre, "centre", stage.centre_episodes))
         if stage.gaussian:
             proposals += self._gaussian_probes(stage)
@@ -180,20 +200,20 @@ class LocalSearch(Search[LocalSearchConfig]):
     # ---- learning -----------------------------------------------------------------------------------------------------
 
     def _learn(self, stage: list[Answer]) -> Metrics | None:
-        memory, name = self.memory, self._stage().name
-        centre = next((answer for answer in stage if answer.query.role == "centre"), None)
-        if centre is not None and not centre.trajectories:
+        memory, name, new_centre = self.memory, self._stage().name, not self.memory.stage
+        around = [answer for answer in stage if answer.query.role in ("centre", "path")]
+        if new_centre and not any(answer.trajectories for answer in around):
             return self._retreat()
         self._take_in(stage)
         memory.stage = name
         memory.probes += sum(answer.query.role == "probe" for answer in stage)
         memory.fallbacks, self.cache.fallback = memory.fallbacks + self.cache.fallback, False
-        if centre is not None:
-            self._take_in_centre(centre)
+        if new_centre:
+            self._take_in_centre(around)
         elif any(answer.trajectories for answer in stage):
             self.prior.new_episodes(self.neighbourhood(), self.replay, self.iteration)
         following = self._next_stage()
-        self._fit(name if centre is None or following is None else following.name)
+        self._fit(name if not new_centre or following is None else following.name)
         return self._move() if following is None else None
 
     def _take_in(self, stage: list[Answer]) -> None:
@@ -212,8 +232,9 @@ class LocalSearch(Search[LocalSearchConfig]):
                 for trajectory in answer.trajectories:
                     self.replay.append(trajectory)
 
-    def _take_in_centre(self, answer: Answer) -> None:
-        self._note_centre(float(np.mean([trajectory.total() for trajectory in answer.trajectories])))
+    def _take_in_centre(self, around: list[Answer]) -> None:
+        """Learn at a new centre, whose episodes at rest or along paths are in window and replay."""
+        self._note_centre(float(np.mean([trajectory.total() for item in around for trajectory in item.trajectories])))
         if self.spec.reward_scale is None:
             self.memory.scale = automatic_scale(np.array([point.value for point in self.memory.window]))
         self.prior.new_centre(self.neighbourhood(), self.replay, self.iteration)
@@ -225,7 +246,8 @@ class LocalSearch(Search[LocalSearchConfig]):
         if self.config.states is not None:
             rng = generator(self.seed, "visits", query.id)
             visits = Visits.collect(trajectories, self.objective.gamma, self.config.states, rng)
-        return Point(query.parameters, query.policy.normaliser, returns, query.role, query.iteration, visits)
+        start = np.array(trajectories[0].observations[0], dtype=np.float64) if visits is not None else None
+        return Point(query.parameters, query.policy.normaliser, returns, query.role, query.iteration, visits, start)
 
     def _retreat(self) -> Metrics:
         """Give up a centre that failed for the point half-way to the one before it."""
@@ -241,7 +263,13 @@ class LocalSearch(Search[LocalSearchConfig]):
         """The centre and the window's points as the process sees them."""
         memory, config = self.memory, self.config
         return Neighbourhood(
-            self.incumbent, tuple(memory.window), memory.scale, config.chart, config.observations.remap
+            self.policies.policy(self.centre, self.normaliser),
+            tuple(memory.window),
+            memory.scale,
+            config.chart,
+            recent=config.chart_points,
+            clip_returns=config.clip_returns,
+            remap=config.observations.remap,
         )
 
     def _fit(self, stage: str) -> None:
@@ -273,18 +301,36 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _move(self) -> Metrics:
         """Move the centre, and end the outer iteration."""
-        memory, model = self.memory, self.model
-        with self._timed("step"):
-            move = self.config.step(StepInput(model, self.prior.weights, memory.step))
-        centre = model.neighbourhood.coordinates.to_parameters(move.centre)
-        metrics = {**self._model_metrics(model), **self._step_metrics(model, centre), **move.metrics}
-        memory.previous, self.progress.centre = self.centre, centre
-        if move.memory is not None:
-            memory.step = move.memory
+        memory, progress, changes, left = self.memory, self.progress, {}, self.centre
+        for _ in range(UNSETTLED_MOVES):
+            move = self._asked_for_move()
+            changes |= move.metrics
+            if move.settled:
+                break
+            self._change_centre(move)
+        model = self.model
+        chart = model.neighbourhood.coordinates
+        centre = chart.to_parameters(move.centre)
+        metrics = {**self._model_metrics(model), **self._step_metrics(model, centre), **changes}
+        memory.previous, progress.centre, memory.ahead = left, centre, move.ahead
+        progress.believed = None if move.believed is None else chart.to_parameters(move.believed)
         self._update_normaliser()
         memory.stage, memory.probes, memory.fallbacks = "", 0, 0
         self.cache.model = None
         return metrics
+
+    def _asked_for_move(self) -> Move:
+        with self._timed("step"):
+            move = self.config.step(StepInput(self.model, self.prior.weights, self.memory.step))
+        if move.memory is not None:
+            self.memory.step = move.memory
+        return move
+
+    def _change_centre(self, move: Move) -> None:
+        """Go to a policy that was run before, and model it from the same data."""
+        self.progress.centre = self.model.neighbourhood.coordinates.to_parameters(move.centre)
+        self.prior.new_centre(self.neighbourhood(), self.replay, self.iteration)
+        self._fit(f"{self.memory.stage} again")
 
     def _update_normaliser(self) -> None:
         progress, memory, observations = self.progress, self.memory, self.config.observations
@@ -294,6 +340,8 @@ class LocalSearch(Search[LocalSearchConfig]):
             remapped, new = self.policies.remapped, progress.normaliser
             progress.centre = remapped(progress.centre, old, new)
             memory.previous = None if memory.previous is None else remapped(memory.previous, old, new)
+            memory.ahead = None if memory.ahead is None else remapped(memory.ahead, old, new)
+            progress.believed = None if progress.believed is None else remapped(progress.believed, old, new)
             memory.avoid = [remapped(point, old, new) for point in memory.avoid]
 
     def _model_metrics(self, model: Model) -> Metrics:
