@@ -117,6 +117,35 @@ def test_the_normaliser_changes_between_iterations_only() -> None:
     assert all(query.policy.normaliser.count == 12 for query in search.open_queries())
 
 
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_frozen_mean_is_that_of_the_whole_first_iteration(freeze: bool) -> None:
+    """The first iteration's episodes have the sizes 1 to 6, so that no single one has the mean of all."""
+    config = replace(CONFIG, observations=RunningNormaliser(freeze_mean=freeze))
+    search = make_search("ars", SPEC, config, seed=1)
+    tell_all(search, [episode((float(number), 0.0), scale=1.0 + number) for number in range(6)])
+    first = search.normaliser
+    assert np.allclose(first.mean, 3.5 * np.array([2.0, 3.0]))
+    tell_all(search, [episode((float(number), 0.0), scale=9.0) for number in range(6)])
+    assert np.array_equal(search.normaliser.mean, first.mean) == freeze
+    assert search.normaliser.count == 24
+    states = np.concatenate([scale * np.array([[1.0, 2.0], [3.0, 4.0]]) for scale in (1, 2, 3, 4, 5, 6, *[9] * 6)])
+    mean = first.mean if freeze else states.mean(axis=0)
+    assert np.allclose(search.normaliser.std, np.sqrt(np.square(states - mean).mean(axis=0)))
+
+
+@pytest.mark.parametrize("remap", [True, False])
+def test_remapping_keeps_what_the_centre_does(remap: bool) -> None:
+    """With a frozen mean exactly: the step alone, not the new normaliser, changes the policy."""
+    config = replace(CONFIG, observations=RunningNormaliser(remap=remap, freeze_mean=True))
+    search = make_search("ars", SPEC, config, seed=1)
+    tell_all(search, [episode((float(number), 0.0)) for number in range(6)])
+    before = search.incumbent
+    metrics = tell_all(search, [episode((1.0, 0.0), scale=9.0)] * 6)  # Equal returns: no step.
+    assert metrics["step_length"] == 0.0
+    states = 0.1 * np.random.default_rng(0).standard_normal((20, 2)) + search.normaliser.mean
+    assert np.allclose(search.incumbent.actions(states), before.actions(states), rtol=1e-9) == remap
+
+
 def test_the_survival_shift_and_the_discount_decide_what_is_compared() -> None:
     """Rewards (1, 4) against (3, 1.5) are better undiscounted, worse discounted; a shift favours short episodes."""
 

@@ -1,12 +1,13 @@
 """Augmented Random Search (Mania, Guy & Recht 2018), the paper's evolutionary baseline.
 
-V1: raw observations; V2: normalised ones. The "-t" variants use the `top` directions only. The ABS paper's variant compares
-discounted returns of tanh policies; the original compares undiscounted ones of clipped linear policies.
+V1: raw observations; V2: normalised ones. The "-t" variants use the `top` directions only. The ABS paper's variant
+compares discounted returns of tanh policies; the original compares undiscounted ones of clipped linear policies.
 
 Shapes: d parameters, N directions.
 """
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -98,11 +99,16 @@ class Ars(Search[ArsConfig]):
         }
 
     def _update_normaliser(self, stage: list[Answer]) -> None:
+        """Episode by episode; those of the first outer iteration together, because a frozen mean is theirs."""
+        old, observations = self.normaliser, self.config.observations
         empty = Normaliser.empty(self.spec.observation_dim)
-        for answer in stage:
-            for trajectory in answer.trajectories:
-                fresh = empty.add(trajectory.observations[:-1])
-                self.progress.normaliser = self.config.observations.updated(self.normaliser, fresh)
+        parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]
+        if old.count == 0 and parts:
+            parts = [reduce(Normaliser.merge, parts)]
+        for fresh in parts:
+            self.progress.normaliser = observations.updated(self.normaliser, fresh)
+        if observations.remap:
+            self.progress.centre = self.policies.remapped(self.centre, old, self.normaliser)
 
     def _value(self, answer: Answer) -> float:
         """The return that directions are compared by; NaN for a failed episode."""
