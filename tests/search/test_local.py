@@ -167,6 +167,17 @@ def test_the_process_sees_scaled_discounted_means(lab):
     assert near.counts.tolist() == [2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("name", ["mpd", "abs"])
+def test_a_reward_shift_is_subtracted_from_every_reward_of_the_objective(lab, name):
+    """Of the returns that the process sees; best and centre return stay undiscounted and unshifted."""
+    task = lab.lqr(reward_scale=1.0)
+    search = lab.search(name, task, reward_shift=0.5)
+    _, told, _ = lab.stage(search, task)
+    expected = np.mean([episode_return(task, t) for t in told]) - 0.5 * (1 - 0.95**30) / 0.05
+    assert search.neighbourhood().centre_value == pytest.approx(expected)
+    assert search.progress.centre_return == pytest.approx(np.mean([t.total() for t in told]))
+
+
 @pytest.mark.parametrize("weigh", [True, False])
 def test_repeats_weigh_only_when_told_to(lab, weigh):
     task = lab.lqr(noise=0.1)
@@ -360,7 +371,8 @@ def test_step_in_actions_is_the_visited_states_root_mean_square(lab):
     task = lab.lqr(2, 2)
     search = lab.search("abs", task)
     lab.run(search, task, 5)
-    old, visits = search.incumbent, search.neighbourhood().centre_visits
+    old, near = search.incumbent, search.neighbourhood()
+    visits = near.centre_visits
     metrics = lab.stage(search, task)[2]
     squares, total = 0.0, 0.0
     for state, weight in zip(visits.states, visits.weights, strict=True):
@@ -369,6 +381,7 @@ def test_step_in_actions_is_the_visited_states_root_mean_square(lab):
         total += weight
     assert metrics["step_actions"] == pytest.approx(np.sqrt(squares / total), rel=1e-6)
     assert metrics["step_actions"] > 0.0
+    assert near.action_change(old.parameters) == 0.0
 
 
 # ---- failures ----------------------------------------
