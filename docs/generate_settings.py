@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from abps.cli.helptext import shown_value as shown
+from abps.cli.train import DEFAULT_EPISODES
 from abps.model.gp import GP
 from abps.registry import KINDS, find, kind_of
 from abps.run.config import RunConfig
@@ -38,11 +39,20 @@ A search is made of parts. Every part has a kind, and every kind has settings of
 settings are in its `config.yaml`, with the same names.
 """
 
-GROUPS: tuple[tuple[str, type[Any]], ...] = (
-    ("When to stop", BudgetConfig),
-    ("How a run is carried out", RunConfig),
-    ("The task", TaskConfig),
-    ("Real hardware (`robot.yaml` of `abps ask --new`)", HardwareConfig),
+GROUPS: tuple[tuple[str, type[Any], str], ...] = (
+    (
+        "When to stop",
+        BudgetConfig,
+        f"`abps train` and `abps compare` take {DEFAULT_EPISODES} episodes when none are given, so that a first run "
+        "ends soon; `abps ask` goes on without end then.",
+    ),
+    (
+        "How a run is carried out",
+        RunConfig,
+        "Runs on real hardware evaluate nothing (`evaluate_every` 0) and save every stage (`checkpoint_stages` on).",
+    ),
+    ("The task", TaskConfig, ""),
+    ("Real hardware (`robot.yaml` of `abps ask --new`)", HardwareConfig, ""),
 )
 
 ITSELF = "the search itself"
@@ -53,8 +63,8 @@ TASKS = (*PAPER_TASKS, ANY_TASK)
 def page() -> str:
     """Return the whole page."""
     lines = [HEAD]
-    for title, cls in GROUPS:
-        lines += [f"## {title}", "", _summary(cls), "", *_table(cls), ""]
+    for title, cls, note in GROUPS:
+        lines += [f"## {title}", "", _summary(cls), "", *_table(cls), "", *([note, ""] if note else [])]
     lines += _tasks()
     for search in searches():
         for preset in PRESETS:

@@ -16,6 +16,7 @@ from abps.search.budget import BudgetConfig
 from abps.search.recipes import abs_recipe
 from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.settings import require, setting
+from abps.steps.base import StepRule
 from abps.steps.walk import Walk
 from abps.tasks.catalogue import PAPER_TASKS
 
@@ -152,9 +153,20 @@ def test_a_part_is_chosen_by_its_kind_and_has_its_own_defaults() -> None:
 
 
 def test_naming_the_kind_that_is_there_keeps_what_the_preset_chose() -> None:
-    preset = search_config("abs", "pendulum")
+    preset = abs_recipe("pendulum", "cpu")
     assert read("--step", "scaled-direction", config=preset).step is preset.step
     assert preset.step != type(preset.step)()  # Or the test would show nothing.
+
+
+@dataclass(frozen=True)
+class MaybeStep:
+    step: StepRule | None = setting(None, "how it moves, if it does")
+
+
+def test_a_part_that_may_be_missing() -> None:
+    assert read(config=MaybeStep()).step is None
+    assert read("--step", "walk", "--step.length", "0.5", config=MaybeStep()).step == Walk(length=0.5)
+    assert read("--step", "none", config=MaybeStep(Walk())).step is None
 
 
 def test_parts_inside_a_chosen_part() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from abps.cli.options import parse
-from abps.cli.train import train_groups
+from abps.cli.train import DEFAULT_EPISODES, train_groups
+from abps.run.config import RunConfig
 from abps.run.directory import read_settings
 from abps.run.hardware import create_hardware_run
+from abps.search.budget import BudgetConfig
 from abps.search.registry import PRESETS, SEARCHES, make_search, search_config
 from abps.tasks.catalogue import PAPER_TASKS, task_config
 from abps.tasks.config import HardwareConfig, TaskConfig
@@ -41,7 +43,9 @@ def test_the_page_is_up_to_date(generator: ModuleType) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_the_command_line_starts_from_the_recipe(search: str, preset: str, task: str) -> None:
     groups, words = train_groups([task, "--search", search, "--preset", preset])
-    *_, found_task, found = parse(words, groups, command="train")
+    _, budget, run, found_task, found = parse(words, groups, command="train")
+    assert budget == BudgetConfig(episodes=DEFAULT_EPISODES)
+    assert run == RunConfig()
     assert found == search_config(search, task, preset)
     assert found_task == task_config(task)
 
@@ -58,7 +62,10 @@ def test_python_and_hardware_start_from_the_same_settings(search: str, task: str
     assert make_search(search, spec).config == trained
     hardware = HardwareConfig(observations=2, action_low=(-1.0,), action_high=(1.0,))
     create_hardware_run(tmp_path / "run", TaskConfig(name=task), hardware, search=search)
-    assert read_settings(tmp_path / "run").search_config == trained
+    made = read_settings(tmp_path / "run")
+    assert made.search_config == trained
+    assert made.budget == BudgetConfig()
+    assert made.run == RunConfig(evaluate_every=0, checkpoint_stages=True)  # As the page says.
 
 
 # ---- reading the page as a person would -----------------------------------------------------------------------------
@@ -113,6 +120,17 @@ def test_the_page_says_the_same(
 ) -> None:
     expected = {name: generator.shown(value) for name, value in generator.leaves(search_config(search, task, preset))}
     assert read_page(sections, search, preset, task) == expected
+
+
+@pytest.mark.parametrize(
+    ("heading", "config"),
+    [("When to stop", BudgetConfig()), ("How a run is carried out", RunConfig()), ("The task", TaskConfig())],
+)
+def test_the_page_has_the_defaults_of_budget_run_and_task(
+    heading: str, config: Any, generator: ModuleType, sections: dict[str, Any]
+) -> None:
+    (table,) = sections[heading]
+    assert {row[0]: row[1] for row in table[1:]} == {name: generator.shown(v) for name, v in generator.leaves(config)}
 
 
 def test_the_page_has_a_table_for_every_kind(generator: ModuleType, sections: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The command line: parse, call, print. A command's module is imported only when the command is used.
 
-A command's module has `HELP` and either `run(argv) -> exit code`, when its options are settings (`options.py`), or
-`configure(parser)` and `execute(arguments) -> exit code` for argparse.
+A command's module has `HELP` and either `run(argv) -> exit code`, when its options are settings, or `configure(parser)`
+and `execute(arguments) -> exit code` for argparse.
 """
 
 import argparse
@@ -28,6 +28,9 @@ COMMANDS = {
     "tasks": "list the tasks known by name",
     "doctor": "check the installation",
 }
+
+FROM_SETTINGS = ("train", "resume", "ask")
+"""Commands whose options are settings (`options.py`); they have `run(argv)`, the others are read by argparse."""
 
 EPILOG = """first steps:
   abps train pendulum                     train ABS on InvertedPendulum with the default settings
@@ -87,9 +90,10 @@ def _top_parser() -> argparse.ArgumentParser:
 def _run(command: str, argv: list[str]) -> int:
     from abps.errors import AbpsError, ConfigError
 
-    module: Any = importlib.import_module(f"abps.cli.{command}")
+    built_from_settings = command in FROM_SETTINGS  # What is wrong with their settings is wrong with their arguments.
     try:
-        if hasattr(module, "run"):
+        module: Any = importlib.import_module(f"abps.cli.{command}")
+        if built_from_settings:
             return module.run(argv)
         parser = _Parser(
             prog=f"abps {command}",
@@ -102,7 +106,7 @@ def _run(command: str, argv: list[str]) -> int:
         return module.execute(parser.parse_args(argv))
     except AbpsError as error:
         print(f"abps {command}: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError) else 1
+        return 2 if isinstance(error, ConfigError) and built_from_settings else 1
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:

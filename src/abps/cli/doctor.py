@@ -38,9 +38,9 @@ def execute(arguments: argparse.Namespace) -> int:
             print(f"{name:12} {version}")
         for name, there in optional.items():
             print(f"{name:12} {'installed' if there else f'missing (only needed for {OPTIONAL[name]})'}")
-        for name, verdict in tasks.items():
-            print(f"{name:30} {verdict}")
-    return 0 if all(verdict == "works" for verdict in tasks.values()) else 1
+        for name, result in tasks.items():
+            print(f"{name:30} {result}")
+    return 0 if all(result == "works" for result in tasks.values()) else 1
 
 
 def _checked(check: Callable[[], None]) -> str:

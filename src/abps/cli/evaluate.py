@@ -35,10 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
     file = arguments.run / "policy" / f"{arguments.which}.npz"
     if not file.exists():
         raise RunError(f"{arguments.run} has no {arguments.which} policy yet: no outer iteration was finished")
-    try:
-        stored = load_policy(file, settings.search_config.policy)
-    except ConfigError as error:  # The file is at fault, not the arguments.
-        raise RunError(str(error)) from error
+    stored = load_policy(file, settings.search_config.policy)
     policy = PolicySpace(stored.space.policy_class, task.spec).policy(stored.parameters, stored.normaliser)
     pool = make_pool(task, arguments.workers)
     try:

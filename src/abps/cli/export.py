@@ -37,10 +37,8 @@ def execute(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         for path in done.files:
             print(f"wrote {path}")
-        verdict = (
-            f"not verified: {done.note}" if done.error is None else f"verified: largest difference {done.error:.1e}"
-        )
-        print(verdict)
+        checked = f"verified: largest difference {done.error:.1e}" if done.error is not None else ""
+        print(checked or f"not verified: {done.note}")
     return 0
 
 

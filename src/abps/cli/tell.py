@@ -8,7 +8,7 @@ from typing import Any
 HELP = """Hand back the episode that `abps ask` asked for: a trajectory, or the reason why there is none.
 
   abps tell RUN --trajectory episode.npz     an episode, also as .csv (docs/hardware.md has both formats)
-  abps tell RUN --failed "gripper jammed"    it could not be run to its end; the search goes on and avoids the place
+  abps tell RUN --failed "gripper jammed"    it could not be run to its end; no probe is placed next to it
   abps tell RUN --discard                    take the newest told episode back and have it run again
 
 A wrong file changes nothing."""

@@ -24,8 +24,8 @@ PATIENCE = 15.0
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], help="runs or folders (default: runs)")
-    parser.add_argument("--once", action="store_true", help="print one picture and stop")
-    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="between two pictures (default: 2)")
+    parser.add_argument("--once", action="store_true", help="print the table once and stop")
+    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="between two updates (default: 2)")
     parser.add_argument("--json", action="store_true", help="print one JSON object per run and stop")
     parser.add_argument(
         "--tensorboard", type=Path, metavar="DIR",
