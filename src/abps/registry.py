@@ -47,6 +47,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "critics": {
         "droq": "abps.critics.droq_config:Droq",
         "lstd": "abps.critics.lstd_config:Lstd",
+        "episodic": "abps.critics.episodic:EpisodicLstd",
     },
     "features": {
         "split": "abps.critics.lstd_config:Split",
@@ -64,6 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "prior": {
         "constant": "abps.model.prior:ConstantPrior",
         "advantage": "abps.model.prior:AdvantagePrior",
+        "ascent": "abps.model.ascent_prior:AscentPrior",
     },
     "aggregation": {
         "softmax": "abps.model.aggregation:Softmax",
@@ -85,9 +87,11 @@ KINDS: dict[str, dict[str, Any]] = {
         "normalised-gradient": "abps.steps.gradient:NormalisedGradient",
         "scaled-direction": "abps.steps.direction:ScaledDirection",
         "mean-gradient": "abps.steps.gradient:MeanGradient",
+        "adaptive": "abps.steps.adaptive:AdaptiveAscent",
     },
     "plan": {
         "centre-then-probes": "abps.search.plan:CentreThenProbes",
+        "paths": "abps.search.plan:PathsAroundCentre",
     },
 }
 

@@ -117,6 +117,8 @@ def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T
             if not isinstance(place, dict):
                 raise ConfigError(f"{where}{name}: {group} is a setting, not a group of settings")
         known = place.get(last)
+        if isinstance(known, dict) and KIND not in known:
+            raise ConfigError(f"{where}{name} is a group of settings: {', '.join(known)}; set one of them")
         if isinstance(known, dict):
             if known.get(KIND) != changes[name]:
                 place[last] = {KIND: changes[name]}

@@ -25,7 +25,9 @@ class Point:
     role: str
     iteration: int
     visits: Visits | None = None
-    """Where its episodes went; kept only by searches with critics."""
+    """Where its episodes went; kept only by searches that ask for it."""
+    start: Array | None = None
+    """(s,): the first state of its first episode."""
 
     @property
     def value(self) -> float:

@@ -2,7 +2,7 @@
 
 Parameters have no natural scale; actions do. The chart at a centre θ is the metric of the actions over visited states,
 
-    F = E_s[(∂π/∂θ)ᵀ diag(1/half²) (∂π/∂θ)] / a + ridge,    F = LLᵀ,    z = Lᵀ(x − θ),
+    F = E_s[(∂π/∂θ)ᵀ diag(1/half²) (∂π/∂θ)] / a,    F + ridge = LLᵀ,    z = Lᵀ(x − θ),
 
 so that |z| is, to first order, the root-mean-square change of the actions in halves of their ranges. The identity chart
 (z = x) is the paper's. Shapes: n points, d parameters, b blocks of p = d/b.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.data.visits import Visits
@@ -21,8 +22,10 @@ from abps.settings import Part, require, setting
 
 __all__ = ["ActionMetric", "Chart", "Coordinates", "Identity"]
 
-FLOOR = 1e-12
-"""Smallest mean diagonal of F: where all actions are saturated, no change of the parameters changes them."""
+FLOOR = 1e-9
+"""Added to the metric's diagonal, relative to it, so that rounding cannot make it singular."""
+STILL = 1e-6
+"""A sensor whose spread is below this share of its size counts as one that never moves."""
 
 
 class Coordinates(Protocol):
@@ -64,9 +67,14 @@ class Identity(Chart):
 
 @dataclass(frozen=True)
 class ActionMetric(Chart):
-    """Lengths are changes of the actions, in halves of their ranges."""
+    """Lengths are changes of the actions, in halves of their ranges.
 
-    ridge: float = setting(0.1, "added to the metric's diagonal, as a share of its mean diagonal")
+    The ridge is the same metric of the untrained policy over states whose coordinates are shuffled against each other: in
+    units of action like the metric itself, whatever the sensors' scales and offsets are, and it bounds weights of
+    directions that the visited states do not show, or in which the actions are saturated.
+    """
+
+    ridge: float = setting(0.05, "share of the shuffled, untrained metric that is added")
 
     def __post_init__(self) -> None:
         require(self.ridge > 0, "ridge must be positive")
@@ -74,10 +82,24 @@ class ActionMetric(Chart):
     def at(self, centre: Policy, visits: Visits | None) -> Coordinates:
         if visits is None:
             raise RuntimeError("the action metric needs the visited states of points; keep them (states)")
-        blocks = centre.space.metric(centre.parameters, visits.states, centre.normaliser, visits.weights)
+        space, normaliser, weights = centre.space, centre.normaliser, visits.weights
+        blocks = space.metric(centre.parameters, visits.states, normaliser, weights)
+        even = np.full(len(visits.states), 1.0)
+        ridge = space.metric(space.initial(), _shuffled(visits.states), normaliser, even)
+        blocks = blocks + self.ridge * ridge
         diagonal = np.einsum("bii->bi", blocks)
-        diagonal += self.ridge * max(float(diagonal.mean()), FLOOR)
+        diagonal += FLOOR * np.maximum(diagonal, 1.0)
         return _Metric(centre.parameters, np.linalg.cholesky(blocks))
+
+
+def _shuffled(states: NDArray[np.floating]) -> Array:
+    """States (S, s) with every coordinate shifted by another number of rows; one that never moves gets spread one."""
+    states = np.asarray(states, dtype=np.float64)
+    count, size = states.shape
+    shuffled = np.stack([np.roll(states[:, k], (k + 1) * count // (size + 1)) for k in range(size)], axis=1)
+    still = states.std(axis=0) <= STILL * np.maximum(1.0, np.abs(states).max(axis=0))
+    shuffled[:, still] += np.where((np.arange(count)[:, None] + np.arange(int(still.sum()))) % 2 == 0, 1.0, -1.0)
+    return shuffled
 
 
 @dataclass(frozen=True, eq=False)

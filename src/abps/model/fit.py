@@ -30,7 +30,7 @@ from abps.model.lbfgs import Descent, minimise_starts
 from abps.model.linalg import cholesky, squared_distances
 from abps.model.posterior import SQUARED_EXPONENTIAL
 
-__all__ = ["THOROUGH", "WARM", "Bounds", "Effort", "Fit", "MarginalLikelihood", "OwnLengthscales", "SharedLengthscale"]
+__all__ = ["SHARED", "THOROUGH", "WARM", "Bounds", "Effort", "Fit", "MarginalLikelihood", "OwnLengthscales", "SharedLengthscale"]
 __all__ += ["fit", "noise_estimate"]
 
 _ROUNDING = 1e-10
@@ -85,6 +85,8 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort()
+SHARED = Effort(starts=6, polished=2, rounds=0)
+"""For one shared lengthscale: three or four hyper-parameters have few optima."""
 WARM = Effort(starts=1, polished=1, rounds=0)
 """Only the last optimum is polished: after a probe the window has changed by one point."""
 
@@ -101,6 +103,10 @@ class Bounds(NamedTuple):
     """σ̂_n when all repeated returns are equal."""
     feature_scale: tuple[float, float] = (1e-4, 3.0)
     """σ_β, the prior std of the features' weights."""
+    lengthscale_prior: tuple[float, float] | None = None
+    """Median and log-std of a log-normal prior of every lengthscale; None: uniform within the bounds."""
+    noise_prior: float | None = None
+    """Log-std of a log-normal prior of σ_n around σ̂_n; None: uniform within the bounds."""
 
 
 class Fit(NamedTuple):
@@ -201,8 +207,10 @@ class MarginalLikelihood:
         counts: Array | None = None,
         feature_values: Array | None = None,
         kernel: Kernel = SQUARED_EXPONENTIAL,
+        prior: tuple[Array, Array] | None = None,
     ) -> None:
-        self.lengthscales, self.kernel = lengthscales, kernel
+        """`prior` holds the mean and the precision of a Gaussian prior of the parameters; None: flat."""
+        self.lengthscales, self.kernel, self.prior = lengthscales, kernel, prior
         self.n, self.count = len(residual), lengthscales.count
         self.residual = residual
         self.mean_bound = mean_bound
@@ -252,6 +260,8 @@ class MarginalLikelihood:
             mean = float(np.clip(weights.sum() / ones.sum(), -self.mean_bound, self.mean_bound))
             weights, residual = weights - mean * ones, self.residual - mean
         value = -0.5 * (float(residual @ weights) + factor.log_determinant() + self.n * np.log(2.0 * np.pi))
+        if self.prior is not None:
+            value -= 0.5 * float(self.prior[1] @ np.square(parameters - self.prior[0]))
         return mean, value, factor, profile, weights
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
@@ -268,6 +278,8 @@ class MarginalLikelihood:
         valued = weighted if profile.weight is profile.value else outer * profile.value
         gradient[self.count] = float(valued.sum(axis=1).sum())
         gradient[: self.count] = self.lengthscales.gradient(weighted, parameters[: self.count])
+        if self.prior is not None:
+            gradient -= self.prior[1] * (parameters - self.prior[0])
         return value, gradient
 
 
@@ -330,6 +342,7 @@ def fit(
         feature_values=features,
         kernel=kernel,
     )
+    likelihood.prior = _hyper_prior(likelihood, bounds, noise)
     signal = float(np.std(residual))
     equal = signal <= _ROUNDING * max(float(np.abs(residual).max()), bounds.noise_floor)
     lower, upper = _box(likelihood, bounds, noise if equal else signal, noise)
@@ -337,6 +350,18 @@ def fit(
         reason = "single point" if len(points) == 1 else "equal returns"
         return _fallback(likelihood, lower, upper, previous, reason)
     return _search(likelihood, lower, upper, effort, rng, previous)
+
+
+def _hyper_prior(likelihood: MarginalLikelihood, bounds: Bounds, noise: float) -> tuple[Array, Array] | None:
+    """Mean and precision of the log-normal hyper-priors that the bounds ask for."""
+    if bounds.lengthscale_prior is None and bounds.noise_prior is None:
+        return None
+    mean, precision, count = np.zeros(likelihood.size), np.zeros(likelihood.size), likelihood.count
+    if bounds.lengthscale_prior is not None:
+        mean[:count], precision[:count] = np.log(bounds.lengthscale_prior[0]), bounds.lengthscale_prior[1] ** -2.0
+    if bounds.noise_prior is not None:
+        mean[count + 1], precision[count + 1] = np.log(noise), bounds.noise_prior**-2.0
+    return mean, precision
 
 
 def _box(likelihood: MarginalLikelihood, bounds: Bounds, signal: float, noise: float) -> tuple[Array, Array]:

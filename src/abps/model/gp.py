@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError
-from abps.model.fit import THOROUGH, WARM, Bounds, fit, noise_estimate
+from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, fit, noise_estimate
 from abps.model.kernel import Hyper, Kernel, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
@@ -23,6 +24,14 @@ __all__ = ["GP", "Model", "PriorMean"]
 
 NOISE_RAISES = 6
 """How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
+
+
+TINY = 1e-12
+"""Smallest variance of a difference of two returns, in signal variances."""
+NOISE_SHARE = 0.4
+"""σ̂_n of `noise: spread`, as a share of the standard deviation of the window's returns."""
+LENGTHSCALE_LOG_STD, NOISE_LOG_STD = 1.0, 0.7
+"""Widths of the log-normal hyper-priors."""
 
 
 class PriorMean(NamedTuple):
@@ -41,6 +50,14 @@ class PriorMean(NamedTuple):
     feature_scale: tuple[float, float] = (1e-4, 3.0)
     """Bounds of σ_β, when there are features."""
 
+    def slope(self) -> Array:
+        """∇m(θ) (d,) with features at their prior weights: what is believed of the gradient beforehand."""
+        features = self.features
+        if features is None:
+            return self.gradient
+        weights = np.broadcast_to(np.asarray(features.prior, dtype=np.float64), (features.gradient.shape[1],))
+        return self.gradient + features.gradient @ weights
+
 
 @dataclass(frozen=True)
 class GP:
@@ -53,7 +70,15 @@ class GP:
     scale_by_dimension: bool = setting(True, "multiply every lengthscale by √d, as the published experiments did")
     signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")
     noise_factor: float = setting(3.0, "σ_n is searched in [σ̂_n / factor, σ̂_n · factor]")
-    noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal")
+    noise_floor: float = setting(1e-4, "σ̂_n when all repeated returns are equal, in scaled returns")
+    noise: Literal["repeats", "spread"] = setting(
+        "repeats",
+        "σ̂_n: repeats, the spread of a centre's repeated episodes (the paper); spread, a share of the window's spread, "
+        "never below what repeated episodes show",
+    )
+    hyper_priors: bool = setting(
+        False, "log-normal priors: lengthscales around the middle of their bounds, σ_n around σ̂_n; off: uniform"
+    )
     weigh_repeats: bool = setting(
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
@@ -84,7 +109,11 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
-        features = prior.features
+        features, floor = prior.features, self.noise_floor
+        noise = noise_estimate(neighbourhood.repeats, floor)
+        if self.noise == "spread":
+            noise = max(noise, NOISE_SHARE * float(np.std(neighbourhood.returns)), floor)
+        middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
         found = fit(
             neighbourhood.points,
             neighbourhood.returns,
@@ -92,15 +121,17 @@ class GP:
                 (self.lengthscale_low, self.lengthscale_high),
                 self.signal_factor,
                 self.noise_factor,
-                self.noise_floor,
+                floor,
                 prior.feature_scale,
+                (middle, LENGTHSCALE_LOG_STD) if self.hyper_priors else None,
+                NOISE_LOG_STD if self.hyper_priors else None,
             ),
             rng,
-            noise=noise_estimate(neighbourhood.repeats, self.noise_floor),
+            noise=noise,
             kernel=self.kernel,
             shared_lengthscale=self.shared_lengthscale,
             scale_by_dimension=self.scale_by_dimension,
-            effort=WARM if warm and previous is not None and self.refit == "warm" else THOROUGH,
+            effort=self._effort(warm and previous is not None),
             mean_at_points=prior.at_points,
             mean_bound=prior.mean_bound,
             counts=neighbourhood.counts if self.weigh_repeats else None,
@@ -109,6 +140,11 @@ class GP:
             previous=previous,
         )
         return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+
+    def _effort(self, warm: bool) -> Effort:
+        if warm and self.refit == "warm":
+            return WARM
+        return SHARED if self.shared_lengthscale else THOROUGH
 
     def model(self, neighbourhood: Neighbourhood, prior: PriorMean, hyper: Hyper) -> "Model":
         """The process with hyper-parameters that are known already."""
@@ -170,6 +206,13 @@ class Model:
             return self.posterior
         fixed = self.prior._replace(features=Features(features.values, features.gradient, weights))
         return self._condition(self.neighbourhood.theta, replace(self.posterior.hyper, feature_scale=0.0), fixed)
+
+    def better(self, points: Array) -> tuple[Array, Array]:
+        """Posterior means of J at points (m, d) of the chart, and the probabilities that each is better than θ (m,)."""
+        mean, covariance = self.posterior.joint(np.vstack([points, self.neighbourhood.theta]))
+        variance = np.diag(covariance) + covariance[-1, -1] - 2.0 * covariance[:, -1]
+        spread = np.sqrt(np.maximum(variance, TINY * self.hyper.signal**2))
+        return mean[:-1], ndtr((mean - mean[-1]) / spread)[:-1]
 
     def mean_gradient(self) -> Array:
         """∇m(θ) (d,): the prior mean's gradient, with integrated weights at their posterior mean."""

@@ -14,7 +14,11 @@ from abps.data.window import Point
 from abps.model.chart import Chart, Coordinates
 from abps.policies.policy import Policy
 
-__all__ = ["Neighbourhood"]
+__all__ = ["Neighbourhood", "visits_of"]
+
+CLIP = 3.0
+"""Clipped returns stay within so many interquartile ranges of the quartiles."""
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,10 @@ class Neighbourhood:
     """Returns are divided by it."""
     chart: Chart | None = None
     """None: the identity."""
+    recent: int | None = None
+    """How many of the newest points give the states of the chart; None: all."""
+    clip_returns: bool = False
+    """Whether returns far outside the usual range are clipped to it, so that one runaway does not outweigh all others."""
     remap: bool = False
     """Whether points run under another normaliser are re-mapped into the current one's coordinates."""
 
@@ -45,7 +53,7 @@ class Neighbourhood:
         """The chart at θ."""
         from abps.model.chart import Identity
 
-        return (self.chart or Identity()).at(self.centre, self.all_visits)
+        return (self.chart or Identity()).at(self.centre, self.recent_visits)
 
     @cached_property
     def points(self) -> Array:
@@ -60,7 +68,12 @@ class Neighbourhood:
     @cached_property
     def returns(self) -> Array:
         """Ĵ(X) (n,), scaled."""
-        return np.array([point.value for point in self.entries]) / self.scale
+        returns = np.array([point.value for point in self.entries]) / self.scale
+        if not self.clip_returns:
+            return returns
+        low, high = np.quantile(returns, [0.25, 0.75])
+        reach = CLIP * max(high - low, ROUNDING * float(np.abs(returns).max()))
+        return np.clip(returns, low - reach, high + reach)
 
     @cached_property
     def counts(self) -> Array:
@@ -74,8 +87,8 @@ class Neighbourhood:
 
     @property
     def newest_centre(self) -> Point:
-        """θ with its episodes."""
-        return next(point for point in reversed(self.entries) if point.role == "centre")
+        """θ with its newest episodes: those at rest, or along a path around it."""
+        return next(point for point in reversed(self.entries) if point.role in ("centre", "path"))
 
     @property
     def centre_value(self) -> float:
@@ -95,15 +108,16 @@ class Neighbourhood:
         return float(np.sqrt(np.square(changes).mean(axis=1) @ (visits.weights / visits.weights.sum())))
 
     @property
-    def all_visits(self) -> Visits | None:
-        """The states of all points, every point counting alike; None where states are not kept."""
-        known = [point.visits for point in self.entries if point.visits is not None]
+    def recent_visits(self) -> Visits | None:
+        """The states of the newest points (all, or `recent` of them) with their weights; None where none are kept."""
+        newest = self.entries if self.recent is None else self.entries[-self.recent :]
+        known = [point.visits for point in newest if point.visits is not None]
         if not known:
             return None
         return Visits(
             np.concatenate([item.states for item in known]),
             np.concatenate([item.actions for item in known]),
-            np.concatenate([item.weights / item.weights.sum() for item in known]),
+            np.concatenate([item.weights for item in known]) / len(known),
         )
 
 

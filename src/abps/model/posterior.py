@@ -350,39 +350,28 @@ class GradientPosterior:
         scale = self.hyper.feature_scale
         return Weights(prior + scale * mean, scale**2 * factor.inverse())
 
-    def predict(
-        self, points: ArrayLike, *, mean_at_points: ArrayLike | None = None, features: ArrayLike | None = None
-    ) -> tuple[Array, Array]:
-        """Posterior mean (m,) and variance (m,) of J (without noise) at points (m, d).
+    def joint(self, points: ArrayLike) -> tuple[Array, Array]:
+        """Posterior mean (m,) and covariance (m, m) of J (without noise) at points (m, d).
 
-        Args:
-            points: where to predict.
-            mean_at_points: the prior mean function there (m,); zeros when absent. `hyper.mean` is added.
-            features: φ at these points (m, k); linearised around θ when absent and the posterior has features.
+        The prior mean function and features are taken to first order around θ.
         """
         points = _matrix(points, "points")
-        m = len(points)
-        mean = np.zeros(m) if mean_at_points is None else _vector(mean_at_points, "mean_at_points", m)
-        scale = self.inverse_scale
-        cross = self.kernel.profile(squared_distances(self.points * scale, points * scale)).value  # (n, m)
+        scaled = points * self.inverse_scale
+        cross = self.kernel.profile(squared_distances(self.points * self.inverse_scale, scaled)).value  # (n, m)
         reduced = self._gram.whiten(cross)
-        variance = np.maximum(1.0 - np.einsum("ij,ij->j", reduced, reduced), 0.0)
-        mean = mean + self.hyper.mean
+        covariance = self.kernel.profile(squared_distances(scaled)).value - reduced.T @ reduced
+        mean = self.mean_at_theta + self.hyper.mean + (points - self.theta) @ self.mean_gradient
         residual = self._unit_residual
-        if self.features is not None:
-            values = (
-                (points - self.theta) @ self.features.gradient if features is None else _matrix(features, "features")
-            )
-            _expect(values, (m, self.features.gradient.shape[1]), "features")
-            mean = mean + values @ np.asarray(self.features.prior)
-            if self.hyper.feature_scale > 0:
-                weight, factor, solved = self._unit_weights
-                gap = values * (self.hyper.feature_scale / self.hyper.signal) - cross.T @ solved
-                residual = residual - self.feature_values @ weight
-                mean = mean + self.hyper.signal * ((gap + cross.T @ solved) @ weight)
-                variance = variance + (factor.whiten(gap.T) ** 2).sum(0)
+        if self.has_features:
+            values = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+            weight, factor, solved = self._unit_weights
+            gap = values * (self.hyper.feature_scale / self.hyper.signal) - cross.T @ solved
+            residual = residual - self.feature_values @ weight
+            mean = mean + self.hyper.signal * ((gap + cross.T @ solved) @ weight)
+            left = factor.whiten(gap.T)
+            covariance = covariance + left.T @ left
         mean = mean + self.hyper.signal * (cross.T @ self._gram.solve(residual))
-        return mean, self.hyper.signal**2 * variance
+        return mean, self.hyper.signal**2 * covariance
 
     @cached_property
     def jitter_bound(self) -> float:

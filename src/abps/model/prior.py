@@ -28,7 +28,7 @@ from abps.seeding import generator
 from abps.settings import Part, require, setting
 from abps.state import NoMemory
 
-__all__ = ["AdvantageLearner", "AdvantageMemory", "AdvantagePrior", "ConstantPrior", "Prior", "PriorLearner"]
+__all__ = ["AdvantageLearner", "AdvantageMemory", "AdvantagePrior", "ConstantPrior", "Prior", "PriorLearner", "stored"]
 
 Timed = Callable[[str], AbstractContextManager[None]]
 """Adds the time of a block to a phase of the iteration's metrics."""
@@ -173,13 +173,13 @@ class AdvantageLearner(PriorLearner):
         if prior.reset_worst and iteration > 0:
             memory.reset = worst_member(memory.scores, only_negative=prior.reset_only_negative)
         with self._timed("critics"):
-            report = self.critics.start_centre(neighbourhood.centre, _stored(replay), neighbourhood.scale, memory.reset)
+            report = self.critics.start_centre(neighbourhood.centre, stored(replay), neighbourhood.scale, memory.reset)
         memory.diverged = len(report.diverged)
         self._score(neighbourhood, iteration)
 
     def new_episodes(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
         with self._timed("critics"):
-            report = self.critics.update(_stored(replay))
+            report = self.critics.update(stored(replay))
         self._memory.diverged += len(report.diverged)
         self._score(neighbourhood, iteration)
 
@@ -243,7 +243,7 @@ class AdvantageLearner(PriorLearner):
             return model.gp.fit(near, constant, rng, model.hyper).log_marginal_likelihood
 
 
-def _stored(replay: Replay | None) -> Replay:
+def stored(replay: Replay | None) -> Replay:
     if replay is None:
         raise RuntimeError("critics learn from a replay, and this search keeps none")
     return replay

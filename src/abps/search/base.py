@@ -96,6 +96,8 @@ class Progress:
     episodes: int = 0
     steps: int = 0
     failures: int = 0
+    believed: Array | None = None
+    """(d,): the policy that the search believes to be the best; None: the centre."""
     centre_return: float | None = None
     """Mean undiscounted return of the newest centre that was run."""
     best_centre: float = -np.inf
@@ -125,6 +127,8 @@ class SearchConfig(Part, ABC):
     policy: PolicyClass
     observations: Observations
     reward_shift: float
+    discount: float | None = None
+    """γ of the return that is maximised; None: the task's."""
 
     @abstractmethod
     def make(
@@ -160,7 +164,7 @@ class Search(ABC, Generic[ConfigT]):
         self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
         self.policies = PolicySpace(config.policy, spec)
-        self.objective = Objective(spec.gamma, config.reward_shift)
+        self.objective = Objective(config.discount or spec.gamma, config.reward_shift)
         start, normaliser = self.policies.initial(), Normaliser.empty(spec.observation_dim)
         self.progress = Progress(start, normaliser, Best(-np.inf, start, normaliser))
         self.parts: dict[str, Any] = {}
@@ -274,8 +278,9 @@ class Search(ABC, Generic[ConfigT]):
 
     @property
     def incumbent(self) -> Policy:
-        """The policy at the current centre."""
-        return self.policies.policy(self.centre, self.normaliser)
+        """The current policy: the one believed to be the best, or that at the centre."""
+        believed = self.progress.believed
+        return self.policies.policy(self.centre if believed is None else believed, self.normaliser)
 
     @property
     def between_stages(self) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from abps.settings import Part, require, setting
 
-__all__ = ["CentreThenProbes", "Plan", "Situation", "Stage"]
+__all__ = ["CentreThenProbes", "PathsAroundCentre", "Plan", "Situation", "Stage"]
 
 
 class Situation(NamedTuple):
@@ -46,6 +46,8 @@ class Stage:
     """Root-mean-square length of a path's knots, in the chart."""
     path_interval: int = 1
     """Steps between two knots."""
+    ahead: bool = False
+    """Whether the probe that the last step asked for is run instead of the centre, if there is one."""
 
 
 class Plan(Part, ABC):
@@ -83,3 +85,31 @@ class CentreThenProbes(Plan):
         if situation.stage == "design" or situation.probes >= self.probes:
             return None
         return Stage("probe", probe=True)
+
+
+@dataclass(frozen=True)
+class PathsAroundCentre(Plan):
+    """A few episodes a step: paths around the centre, and one look ahead along the last step (or the centre itself)."""
+
+    first_paths: int = setting(6, "path episodes before the first step")
+    paths: int = setting(1, "path episodes before every later step", common=True)
+    path_size: float = setting(0.1, "change of the actions along a path, in halves of their ranges", common=True)
+    path_steps: int = setting(20, "steps between two knots of a path, at most; a tenth of the horizon if that is less")
+    window: int = setting(40, "newest points that the process keeps")
+
+    def __post_init__(self) -> None:
+        require(self.first_paths >= 1 and self.paths >= 1, "first_paths and paths must be at least 1")
+        require(self.path_size > 0 and self.path_steps >= 1, "need path_size > 0 and path_steps >= 1")
+        require(self.window >= 2, "window must be at least 2")
+
+    def next(self, situation: Situation) -> Stage | None:
+        interval = max(2, min(self.path_steps, situation.horizon // 10))
+        if situation.points == 0 and not situation.stage:
+            return Stage("centre", centre_episodes=1)
+        if situation.stage == "centre":
+            return Stage("first", paths=self.first_paths, path_size=self.path_size, path_interval=interval)
+        if not situation.stage:
+            return Stage(
+                "paths", ahead=True, centre_episodes=1, paths=self.paths, path_size=self.path_size, path_interval=interval
+            )
+        return None

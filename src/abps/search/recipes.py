@@ -10,7 +10,8 @@ from abps.acquisition.trace_reduction import TraceReduction
 from abps.critics.droq_config import Droq
 from abps.critics.lstd_config import Lstd
 from abps.model.aggregation import Softmax
-from abps.model.chart import Identity
+from abps.model.ascent_prior import AscentPrior
+from abps.model.chart import ActionMetric, Identity
 from abps.model.gp import GP
 from abps.model.prior import AdvantagePrior, ConstantPrior
 from abps.policies.linear import ClippedLinear, LinearTanh
@@ -18,8 +19,9 @@ from abps.policies.observations import Observations, RawObservations, RunningNor
 from abps.search.ars import ArsConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.paper_tables import PaperRow, paper_row
-from abps.search.plan import CentreThenProbes
+from abps.search.plan import CentreThenProbes, PathsAroundCentre
 from abps.settings import replace
+from abps.steps.adaptive import AdaptiveAscent
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 from abps.steps.walk import Walk
@@ -35,9 +37,40 @@ that matter most are, would hardly move."""
 STATES = 256
 """Visited states kept per point by searches with critics."""
 
+FAST_STATES, CHART_POINTS = 256, 8
+"""The fast ABS: visited states kept per point, and newest points whose states the chart is measured on."""
+
 
 def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
-    """Augmented Bayesian Search: the advantage mean, probes of largest expected ascent, one step δ·Σ⁻¹μ."""
+    """Augmented Bayesian Search: as published (`paper`), or the one that learns on any task in tens of episodes."""
+    return _paper_abs(task, preset) if preset == "paper" else fast_abs()
+
+
+def fast_abs() -> LocalSearchConfig:
+    """ABS with the same dimensionless numbers for every task: chart of the actions, paths, critics of few episodes."""
+    return LocalSearchConfig(
+        policy=LinearTanh(bias=True),
+        observations=RawObservations(),
+        chart=ActionMetric(),
+        prior=AscentPrior(),
+        gp=GP(
+            lengthscale_low=0.13,
+            lengthscale_high=1.2,
+            shared_lengthscale=True,
+            scale_by_dimension=False,
+            noise="spread",
+            hyper_priors=True,
+        ),
+        step=AdaptiveAscent(),
+        plan=PathsAroundCentre(),
+        states=FAST_STATES,
+        chart_points=CHART_POINTS,
+        clip_returns=True,
+        discount=1.0,
+    )
+
+
+def _paper_abs(task: str, preset: str) -> LocalSearchConfig:
     row = paper_row(task)
     return LocalSearchConfig(
         policy=LinearTanh(),
@@ -55,7 +88,7 @@ def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
 def ddpgn(task: str, preset: str) -> LocalSearchConfig:
     """Ablation: the same critics as ABS, but Gaussian probes and a step along ∇m̂ alone."""
     probing = GaussianProbes(_std(paper_row(task), preset))
-    return replace(abs_recipe(task, preset), probing=probing, step=MeanGradient())
+    return replace(_paper_abs(task, preset), probing=probing, step=MeanGradient())
 
 
 def mpd(task: str, preset: str) -> LocalSearchConfig:

@@ -35,6 +35,12 @@ class Move:
     metrics: dict[str, Any] = field(default_factory=dict)
     memory: Any = None
     """None: as before."""
+    settled: bool = True
+    """False: the centre only changes to a policy that was run; the model is made there, and the rule asked again."""
+    believed: Array | None = None
+    """(d,): the policy that is believed to be the best so far; None: the new centre."""
+    ahead: Array | None = None
+    """Parameters (d,), not in the chart, of a probe to run beside the new centre; None: none."""
 
 
 class StepRule(Part, ABC):

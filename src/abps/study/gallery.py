@@ -97,9 +97,9 @@ def _ablation(runs: Sequence[Run], options: Options) -> "Figure":
     """ABS only, one curve per way of aggregating and resetting critics."""
     grouped: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        aggregation = run.settings.get("aggregation")
+        aggregation = run.setting("prior.aggregation.kind", "aggregation")
         if run.search == "abs" and aggregation is not None:
-            reset = "reset" if run.settings.get("reset_worst") else "no reset"
+            reset = "reset" if run.setting("prior.reset_worst", "reset_worst") else "no reset"
             grouped.setdefault((run.task, f"{aggregation}, {reset}"), []).append(run)
     groups = []
     for (task, label), members in grouped.items():

@@ -1,9 +1,10 @@
 """A grid: tasks × searches × seeds × any settings, as a list of cells that are runs in the normal layout.
 
-An *axis* names one setting (`abs.step`) or several that change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`)
-and the values it takes. The first word says whose setting it is: a search's name, `task`, `budget`, or the word `preset` alone.
-An axis of a search multiplies the cells of that search only. What an axis changes is written into the run's `variant`,
-which is part of its path: two variants never share a directory.
+An *axis* names one setting (`abs.step.factor`), a part by its kind (`abs.prior.aggregation=softmax,mean`), or several that
+change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`), and the values it takes. The first word says whose
+setting it is: a search's name, `task`, `budget`, or the word `preset` alone. An axis of a search multiplies the cells of
+that search only. What an axis changes is written into the run's `variant`, which is part of its path: two variants never
+share a directory.
 """
 
 import itertools
@@ -89,8 +90,8 @@ def _paper_table_1() -> tuple[Axis, ...]:
     wide = _pairs(("0.00125", "0.025"), ("0.0025", "0.05"))
     narrow = _pairs(("0.000625", "0.0125"), ("0.00125", "0.025"))
     axes = [
-        Axis(("abs.step",), (("0.0025",), ("0.005",)), small),
-        Axis(("abs.step",), (("0.00125",), ("0.0025",)), large),
+        Axis(("abs.step.factor",), (("0.0025",), ("0.005",)), small),
+        Axis(("abs.step.factor",), (("0.00125",), ("0.0025",)), large),
     ]
     for search in ("abs", "mpd"):
         names = (f"{search}.gp.lengthscale_low", f"{search}.gp.lengthscale_high")
@@ -130,7 +131,9 @@ def parse_axis(text: str) -> Axis:
     names = tuple(name.strip() for name in left.split("+"))
     values = [value.strip() for value in right.split(";" if ";" in right else ",")]
     if not separator or not all(names) or not all(values):
-        raise ConfigError(f"cannot read the axis {text!r}; expected name=value,value, e.g. abs.step=0.0025,0.005")
+        raise ConfigError(
+            f"cannot read the axis {text!r}; expected name=value,value, e.g. abs.step.factor=0.0025,0.005"
+        )
     points = tuple(tuple(part.strip() for part in value.split(":")) if len(names) > 1 else (value,) for value in values)
     for point in points:
         if len(point) != len(names):
@@ -149,7 +152,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     """
     name, separator, value = (part.strip() for part in text.partition("="))
     if not separator or not name or not value:
-        raise ConfigError(f"cannot read the setting {text!r}; expected name=value, e.g. mpd.probes=8")
+        raise ConfigError(f"cannot read the setting {text!r}; expected name=value, e.g. mpd.plan.probes=8")
     return name, value
 
 

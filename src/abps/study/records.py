@@ -36,6 +36,9 @@ MAX_TEXT = 2000
 
 MAX_MARKER_BYTES = 1024 * 1024
 
+RENAMED = {"evidence": "log_likelihood", "evidence_constant": "log_likelihood_constant"}
+"""Metrics of runs of abps 0.1.0 → what they are called now."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -90,9 +93,13 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The search's settings, flattened: {"gp.starts": 32, …}."""
+        """The search's settings, flattened: {"gp.kernel.kind": "matern-52", …}."""
         search = self.config.get("search")
         return flatten(search.get("settings") or {}) if isinstance(search, Mapping) else {}
+
+    def setting(self, *names: str) -> Any:
+        """The search's setting under the first of `names` that the run has (older runs use older names), or None."""
+        return next((self.settings[name] for name in names if name in self.settings), None)
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -124,7 +131,7 @@ def load_run(path: Path) -> Run:
     path, notes = Path(path), []
     config = _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
-    metrics = tuple(_lines(path / "metrics.jsonl", notes))
+    metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes))
     journal = _lines(path / "journal.jsonl", notes, required=False)
     failed_episodes = sum(1 for line in journal if line.get("failed"))
     status, reason = _status(path)
@@ -141,6 +148,10 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+    return {RENAMED.get(name, name): value for name, value in row.items()}
 
 
 def _walk(path: Path) -> Iterator[Path]:

@@ -57,7 +57,6 @@ DIAGNOSTICS: tuple[dict[str, Any], ...] = (
         "clip": [-1, 1],
     },
     {"title": "Weights of the critics", "columns": [["weights", "critic"]], "unit": "weight"},
-    {"title": "β of the critics", "columns": [["beta", "critic"]], "unit": "β"},
     {"title": "σ_β", "columns": [["sigma_beta", "σ_β"]], "unit": ""},
     {
         "title": "Lengthscales",
@@ -80,8 +79,8 @@ DIAGNOSTICS: tuple[dict[str, Any], ...] = (
         "log": True,
     },
     {
-        "title": "Evidence",
-        "columns": [["evidence", "log evidence"], ["evidence_constant", "with a constant mean"]],
+        "title": "Log marginal likelihood",
+        "columns": [["log_likelihood", "of the window"], ["log_likelihood_constant", "with a constant mean instead"]],
         "unit": "nats",
     },
     {"title": "Cosine of ∇m̂ and μ", "columns": [["mean_gradient_cosine", "cosine"]], "unit": ""},
@@ -91,7 +90,6 @@ DIAGNOSTICS: tuple[dict[str, Any], ...] = (
         "columns": [
             ["eval_return", "centre, evaluated"],
             ["centre_return", "centre, training"],
-            ["best_probe_return", "best probe"],
             ["max_return", "maximum so far"],
         ],
         "unit": "undiscounted",

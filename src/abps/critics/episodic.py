@@ -1,0 +1,303 @@
+"""Critics in closed form, fitted to the newest whole episodes: an ensemble over reach and ridge.
+
+Q(s, a) = V(s) + A(s, u), with u the departure from the centre's action in halves of the range:
+
+    V = [1 | x | relu(Wx) | x_i x_j]·v,        A = u ⊗ (1, x)·w + u_i u_j·q,        x the standardised, clipped state.
+
+Each pair (γ, λ) of `reach` gives one system of LSTD(λ) (Boyan 2002), solved with each of the value ridges. Short and long
+reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number of random
+features grows with the number of steps. Rewards are clipped to a few times their usual spread, so that one runaway episode
+does not outweigh all others; steps far from the centre's actions count less, as a quadratic fits them worse.
+
+Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from abps.arrays import Array
+from abps.critics.base import Critics, CriticsPart, FitReport
+from abps.data.objective import Objective
+from abps.data.replay import Replay, Transitions
+from abps.errors import NumericsError
+from abps.normaliser import Normaliser
+from abps.policies.policy import Policy, PolicySpace
+from abps.seeding import generator
+from abps.settings import require, setting
+
+__all__ = ["EpisodicCritics", "EpisodicLstd"]
+
+STATE_CLIP, ACTION_CLIP = 5.0, 5.0
+"""Standardised states and departures are clipped at ± this."""
+SPREAD_FLOOR = 1e-3
+"""Smallest spread of the departures: where data hardly leave the centre's actions, differences are not blown up."""
+MOST_SQUARES = 14
+"""Products of states are used up to so many observations."""
+STEPS_PER_FEATURE, FEWEST_FEATURES = 12, 8
+TRIM, STILL = 0.02, 1e-6
+"""Quantiles at which states are trimmed before their scale is measured; spreads below `STILL` count as one."""
+REWARD_QUANTILE, REWARD_REACH = 0.05, 3.0
+"""Rewards are clipped at their median ± `REWARD_REACH` times the range between these quantiles."""
+
+
+@dataclass(frozen=True)
+class EpisodicLstd(CriticsPart):
+    """Least squares on the newest episodes, an ensemble over discount, trace and ridge."""
+
+    episodes: int = setting(24, "newest episodes that are learned from", common=True)
+    gammas: tuple[float, ...] = setting((0.95, 0.99), "discounts γ of the members")
+    traces: tuple[float, ...] = setting((0.5, 0.95), "λ of the eligibility traces of the members")
+    value_ridges: tuple[float, ...] = setting((0.01, 1.0), "ridge strengths of the state's value")
+    slope_ridge: float = setting(0.01, "ridge strength of the advantage's slopes")
+    quadratic_ridge: float = setting(0.1, "ridge strength of the advantage's quadratic terms")
+    features: int = setting(128, "random features of the state's value, at most")
+    off_policy_scale: float = setting(0.3, "departure, in halves of the range, at which a step counts half")
+    rows: int = setting(8000, "steps that are used, at most; more are thinned out evenly")
+    replay: int = setting(100_000, "capacity of the replay ring in transitions")
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "features", "rows", "replay"):
+            require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
+        require(bool(self.gammas) and all(0 < g <= 1 for g in self.gammas), "critics.gammas must be in (0, 1]")
+        require(bool(self.traces) and all(0 <= t <= 1 for t in self.traces), "critics.traces must be in [0, 1]")
+        ridges = (*self.value_ridges, self.slope_ridge, self.quadratic_ridge, self.off_policy_scale)
+        require(bool(self.value_ridges) and min(ridges) > 0, "critics' ridges and off_policy_scale must be positive")
+
+    def make(self, space: PolicySpace, objective: Objective, seed: int) -> Critics:
+        return EpisodicCritics(self, space, objective, seed)
+
+
+@dataclass
+class EpisodicMemory:
+    """The fitted ensemble, and the centre it belongs to."""
+
+    fits: int = 0
+    parameters: Array | None = None
+    normaliser: Normaliser | None = None
+    reward_scale: float = 1.0
+    mean: Array = field(default_factory=lambda: np.zeros(0))
+    std: Array = field(default_factory=lambda: np.ones(0))
+    features: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """(p, F') random numbers of the value's ReLU features."""
+    value: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """v (k, F), in scaled rewards."""
+    slopes: Array = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    """w (k, a, p): ∂Q/∂u at u = 0 is w·(1, x), in scaled rewards."""
+    quadratic: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """q (k, a(a+1)/2), in scaled rewards."""
+
+
+class _Rows(NamedTuple):
+    """The steps of one episode as the systems take them."""
+
+    value: NDArray[np.float32]
+    """(n + 1, F): value features of all states."""
+    all: NDArray[np.float32]
+    """(n, F + …): features of (s, a)."""
+    rewards: NDArray[np.float32]
+    going_on: NDArray[np.float32]
+    """(n,): 0 where the episode terminated."""
+    weights: NDArray[np.float32]
+    kept: NDArray[np.int64]
+    """Rows that are used."""
+
+
+class EpisodicCritics(Critics):
+    """The ensemble of `EpisodicLstd`; everything follows from the replay, the centre and the seed."""
+
+    def __init__(self, config: EpisodicLstd, space: PolicySpace, objective: Objective, seed: int) -> None:
+        self.config, self.space, self.objective, self._seed = config, space, objective, seed
+        self.reach = [(gamma, trace) for gamma in config.gammas for trace in config.traces]
+        self.members = len(self.reach) * len(config.value_ridges)
+        self.memory = EpisodicMemory()
+        self._pairs = np.triu_indices(space.spec.action_dim)
+
+    def start_centre(self, centre: Policy, replay: Replay, reward_scale: float, worst: int | None = None) -> FitReport:
+        """See `Critics.start_centre`; all random features are drawn anew at every fit, so that no member is special."""
+        self.memory.parameters, self.memory.normaliser = centre.parameters, centre.normaliser
+        self.memory.reward_scale = float(reward_scale)
+        return self.update(replay)
+
+    def update(self, replay: Replay) -> FitReport:
+        data = replay.newest_episodes(self.config.episodes)
+        failed = self._fit(data)
+        self.memory.fits += 1
+        return FitReport(len(data.rewards), 0, tuple(failed))
+
+    def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        departures = self._departures(states, actions)
+        slopes = np.einsum("kma,ma->km", self._slopes(states), departures)
+        products = departures[:, self._pairs[0]] * departures[:, self._pairs[1]]
+        return self.values(states) + slopes + self.memory.quadratic @ products.T
+
+    def values(self, states: NDArray[np.floating]) -> Array:
+        """V_i(s) of every member (k, m), in scaled rewards."""
+        return self.memory.value @ self._value_features(self._standardised(states)).T
+
+    def action_gradients(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        departures, (rows, columns) = self._departures(states, actions), self._pairs
+        forms = np.zeros((self.members, departures.shape[1], departures.shape[1]))
+        forms[:, rows, columns] = self.memory.quadratic
+        curved = departures @ (forms + forms.transpose(0, 2, 1))
+        return (self._slopes(states) + curved) / self.space.spec.action_half
+
+    def advantages(self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """See `DirectAdvantages`."""
+        departures = self._departures(states, actions)
+        products = departures[..., self._pairs[0]] * departures[..., self._pairs[1]]
+        quadratic = np.moveaxis(products @ self.memory.quadratic.T, -1, 0)
+        return self._first_order(states, departures) + quadratic
+
+    def linearised_advantages(
+        self, centre: Policy, states: NDArray[np.floating], actions: NDArray[np.floating]
+    ) -> Array:
+        """See `DirectAdvantages`."""
+        return self._first_order(states, self._departures(states, actions))
+
+    def _first_order(self, states: NDArray[np.floating], departures: Array) -> Array:
+        return np.einsum("kma,nma->knm", self._slopes(states), departures, optimize=True)
+
+    def _departures(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
+        """(a − π_θ(s)) / half, for (…, m, a) actions at (m, s) states."""
+        return (actions - self._centre().actions(states)) / self.space.spec.action_half
+
+    def _slopes(self, states: NDArray[np.floating]) -> Array:
+        """∂Q/∂u at the centre's actions (k, m, a)."""
+        inputs = self._standardised(states)
+        return np.matmul(inputs, self.memory.slopes.transpose(0, 2, 1))
+
+    def _standardised(self, states: NDArray[np.floating]) -> Array:
+        """(1, x) (m, p)."""
+        memory = self.memory
+        x = np.clip((np.asarray(states, dtype=np.float64) - memory.mean) / memory.std, -STATE_CLIP, STATE_CLIP)
+        return np.concatenate([np.ones((len(x), 1)), x], axis=1)
+
+    def _value_features(self, inputs: Array) -> Array:
+        """[1 | x | relu(Wx) | x_i x_j / 2] (m, F)."""
+        x = inputs[:, 1:]
+        size = x.shape[1] if x.shape[1] <= MOST_SQUARES else 0
+        rows, columns = np.triu_indices(size)
+        hidden = np.maximum(inputs @ self.memory.features, 0.0)
+        return np.concatenate([inputs, hidden, 0.5 * x[:, rows] * x[:, columns]], axis=1)
+
+    def _centre(self) -> Policy:
+        memory = self.memory
+        if memory.parameters is None or memory.normaliser is None:
+            raise NumericsError("these critics have learned nothing yet; call start_centre first")
+        return self.space.policy(memory.parameters, memory.normaliser)
+
+    # ---- fitting --------------------------------------------------------------------------------------------------
+
+    def _fit(self, data: Transitions) -> list[int]:
+        memory, config = self.memory, self.config
+        n = len(data.rewards)
+        rng = generator(self._seed, "critics", "features", memory.fits)
+        memory.mean, memory.std = _robust_scale(data.states)
+        count = min(config.features, max(FEWEST_FEATURES, n // STEPS_PER_FEATURE))
+        matrix = rng.standard_normal((data.states.shape[1] + 1, count))
+        memory.features = matrix / np.linalg.norm(matrix, axis=0)
+        rewards = (data.rewards.astype(np.float64) - self.objective.shift) / memory.reward_scale
+        low, high, unit = _reward_range(rewards)
+        departures = self._departures(data.states, data.actions)
+        spread = np.maximum(np.sqrt(np.mean(np.square(departures), axis=0)), SPREAD_FLOOR)
+        episodes = self._episodes(data, departures, spread, np.clip(rewards, low, high) / unit, rng)
+        systems, targets, squares = self._sums(episodes)
+        return self._solve(systems, targets, squares, spread, unit, episodes[0].value.shape[1])
+
+    def _episodes(
+        self, data: Transitions, departures: Array, spread: Array, rewards: Array, rng: np.random.Generator
+    ) -> list[_Rows]:
+        """The features of every episode; thinned out when there are too many steps."""
+        config, (rows, columns) = self.config, self._pairs
+        stride = -(-len(rewards) // config.rows)
+        weights = 1.0 / (1.0 + np.square(departures).mean(axis=1) / config.off_policy_scale**2)
+        scaled = np.clip(departures / spread, -ACTION_CLIP, ACTION_CLIP).astype(np.float32)
+        ends = np.flatnonzero(data.last) + 1
+        found = []
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            states = np.concatenate([data.states[start:end], data.next_states[end - 1 : end]])
+            inputs = self._standardised(states).astype(np.float32)
+            value = self._value_features(inputs).astype(np.float32)
+            u = scaled[start:end]
+            linear = (u[:, :, None] * inputs[:-1, None, :]).reshape(end - start, -1)
+            going_on = np.ones(end - start, dtype=np.float32)
+            going_on[-1] = 0.0 if data.terminated[end - 1] else 1.0
+            kept = np.arange(int(rng.integers(stride)) % (end - start), end - start, stride)
+            if kept[-1] != end - start - 1:
+                kept = np.append(kept, end - start - 1)
+            features = np.concatenate([value[:-1], linear, u[:, rows] * u[:, columns]], axis=1)
+            parts = (rewards[start:end].astype(np.float32), going_on, weights[start:end].astype(np.float32), kept)
+            found.append(_Rows(value, features, *parts))
+        return found
+
+    def _sums(self, episodes: list[_Rows]) -> tuple[Array, Array, Array]:
+        """The systems (g, P, P), targets (g, P) and squares (P,) summed over episodes, g pairs of γ and λ."""
+        size, values = episodes[0].all.shape[1], episodes[0].value.shape[1]
+        systems, targets = np.zeros((len(self.reach), size, size)), np.zeros((len(self.reach), size))
+        squares = np.zeros(size)
+        for part in episodes:
+            kept, weights = part.kept, part.weights[part.kept, None]
+            now, following = part.all[kept], part.value[kept + 1] * part.going_on[kept, None]
+            squares += (weights * now**2).sum(axis=0)
+            for number, (gamma, trace) in enumerate(self.reach):
+                difference = now.copy()
+                difference[:, :values] -= np.float32(gamma) * following
+                traces = _traces(part.all, gamma * trace)[kept] if trace > 0 else now
+                traces = traces * weights
+                systems[number] += traces.T @ difference
+                targets[number] += traces.T @ part.rewards[kept]
+        return systems, targets, squares
+
+    def _solve(
+        self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int
+    ) -> list[int]:
+        """Solve every member; return those without a usable solution, whose weights are then zero."""
+        config, spec = self.config, self.space.spec
+        a, p = spec.action_dim, spec.observation_dim + 1
+        linear = slice(values, values + a * p)
+        penalty = np.empty_like(squares)
+        penalty[linear] = config.slope_ridge * squares[linear].mean()
+        if linear.stop < len(squares):
+            penalty[linear.stop :] = config.quadratic_ridge * squares[linear.stop :].mean()
+        solutions, failed = np.zeros((self.members, len(squares))), []
+        for member in range(self.members):
+            pair, ridge = divmod(member, len(config.value_ridges))
+            penalty[:values] = config.value_ridges[ridge] * squares[:values].mean()
+            matrix = systems[pair].copy()
+            matrix.flat[:: len(matrix) + 1] += penalty + 1e-9
+            try:
+                solutions[member] = np.linalg.solve(matrix, targets[pair])
+            except np.linalg.LinAlgError:
+                solutions[member] = np.nan
+            if not np.all(np.isfinite(solutions[member])):
+                failed.append(member)
+                solutions[member] = 0.0
+        memory, (rows, columns) = self.memory, self._pairs
+        memory.value = solutions[:, :values] * unit
+        memory.slopes = solutions[:, linear].reshape(self.members, a, p) * unit / spread[:, None]
+        memory.quadratic = solutions[:, linear.stop :] * unit / (spread[rows] * spread[columns])
+        return failed
+
+
+def _traces(features: NDArray[np.float32], decay: float) -> NDArray[np.float32]:
+    """Eligibility traces z_t = φ_t + γλ z_{t−1} (n, P) of one episode."""
+    return lfilter(np.float32([1.0]), np.float32([1.0, -decay]), features, axis=0)
+
+
+def _robust_scale(states: NDArray[np.floating]) -> tuple[Array, Array]:
+    """Mean and standard deviation of states whose extremes are trimmed: a runaway must not flatten all the rest."""
+    low, high = np.quantile(states, [TRIM, 1.0 - TRIM], axis=0)
+    trimmed = np.clip(np.asarray(states, dtype=np.float64), low, high)
+    mean, std = trimmed.mean(axis=0), trimmed.std(axis=0)
+    return mean, np.where(std > STILL * np.maximum(1.0, np.abs(mean)), std, 1.0)
+
+
+def _reward_range(rewards: NDArray[np.floating]) -> tuple[float, float, float]:
+    """Where rewards are clipped, and their unit: the range of the usual ones."""
+    low, middle, high = np.quantile(rewards.astype(np.float64), [REWARD_QUANTILE, 0.5, 1.0 - REWARD_QUANTILE])
+    unit = max(float(high - low), 1e-6 * max(1.0, abs(float(middle))))
+    return float(middle) - REWARD_REACH * unit, float(middle) + REWARD_REACH * unit, unit

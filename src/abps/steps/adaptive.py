@@ -1,0 +1,128 @@
+"""The step of the fast ABS: along the critics' direction, with a length that follows the agreement of successive directions.
+
+The length grows while successive directions agree and shrinks when they turn (as CMA-ES adapts its step; the noise of single
+returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
+
+- **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
+- **retreat**: one of the last centres is very probably better than this one: go back there, with a shorter length.
+
+After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the chart.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from abps.arrays import Array
+from abps.model.neighbourhood import Neighbourhood
+from abps.settings import require, setting
+from abps.steps.base import Move, StepInput, StepRule
+
+__all__ = ["AdaptiveAscent", "AdaptiveMemory"]
+
+
+@dataclass
+class AdaptiveMemory:
+    """What the rule remembers: lengths in the chart, vectors in parameters."""
+
+    length: float = 0.0
+    """Of the next step; 0 before the first."""
+    last: Array | None = None
+    """The last step (d,) in parameters."""
+    looked_ahead: bool = False
+    """Whether the probe ahead, if there is one, is still to be judged."""
+    retreated: bool = False
+    """Whether this outer iteration has gone back already."""
+
+
+@dataclass(frozen=True)
+class AdaptiveAscent(StepRule):
+    """Along the prior mean's slope; length by agreement, jump and retreat by the posterior."""
+
+    first_length: float = setting(0.1, "length of the first step: change of the actions in halves of their ranges")
+    shortest: float = setting(0.01, "lower bound of the length")
+    longest: float = setting(1.0, "upper bound of the length", common=True)
+    rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
+    target: float = setting(0.2, "cosine of successive directions at which the length stays")
+    doubt: float = setting(0.9, "go back when an earlier centre is better with more than this probability")
+    shrink: float = setting(0.5, "factor of the length when going back")
+    candidates: int = setting(12, "newest policies among which the best is looked for")
+    jump: float = setting(3.0, "a probe looks ahead at so many times the last step; 0: none")
+    jump_probability: float = setting(0.6, "the probe ahead becomes the centre when it is better with this probability")
+
+    memory_type: ClassVar[type] = AdaptiveMemory
+
+    def __post_init__(self) -> None:
+        require(0 < self.shortest <= self.first_length <= self.longest, "need 0 < shortest <= first_length <= longest")
+        require(0.5 <= self.doubt < 1 and 0 < self.shrink <= 1, "need 0.5 <= doubt < 1 and 0 < shrink <= 1")
+        require(self.candidates >= 1 and self.rate >= 0, "need candidates >= 1 and rate >= 0")
+        require(self.jump == 0 or self.jump > 1, "jump must be 0 or more than 1")
+
+    def __call__(self, given: StepInput) -> Move:
+        near = given.model.neighbourhood
+        memory: AdaptiveMemory = given.memory
+        memory = replace(memory, length=memory.length or self.first_length)
+        if memory.looked_ahead and memory.last is not None:
+            memory = replace(memory, looked_ahead=False)
+            move = self._jump(given, memory)
+            if move is not None:
+                return move
+        points = _distinct(near)[-self.candidates :]
+        mean, better = given.model.better(points)
+        best = int(np.argmax(mean))
+        if better[best] > self.doubt and not memory.retreated:
+            length = max(memory.length * self.shrink, self.shortest)
+            memory = replace(memory, last=None, length=length, retreated=True)
+            return Move(points[best], {"retreat": "worse"}, memory, settled=False)
+        return self._step(given, memory, points[best] if mean[best] > _own(given, points, mean) else near.theta)
+
+    def _jump(self, given: StepInput, memory: AdaptiveMemory) -> Move | None:
+        near = given.model.neighbourhood
+        probes = [k for k, point in enumerate(near.entries) if point.role == "probe"]
+        if not probes:
+            return None
+        ahead = near.points[probes[-1]]
+        if float(given.model.better(ahead[None])[1][0]) <= self.jump_probability:
+            return None
+        length = min(memory.length * np.sqrt(self.jump), self.longest)
+        moved = near.coordinates.to_parameters(ahead) - near.coordinates.to_parameters(near.theta)
+        return Move(ahead, {"jump": True}, replace(memory, last=moved, length=float(length)), settled=False)
+
+    def _step(self, given: StepInput, memory: AdaptiveMemory, believed: Array) -> Move:
+        near = given.model.neighbourhood
+        theta, chart = near.theta, near.coordinates
+        direction = given.model.prior.slope()
+        norm = float(np.linalg.norm(direction))
+        if norm == 0.0 or not np.isfinite(norm):
+            return Move(theta, {"step_agreement": None}, replace(memory, last=None, retreated=False), believed=believed)
+        direction, agreement, length = direction / norm, None, memory.length
+        here = chart.to_parameters(theta)
+        if memory.last is not None:
+            before = chart.to_chart(here + memory.last) - theta
+            agreement = float(before @ direction) / max(float(np.linalg.norm(before)), 1e-300)
+            factor = np.exp(self.rate * (agreement - self.target))
+            length = float(np.clip(length * factor, self.shortest, self.longest))
+        centre = theta + length * direction
+        step = chart.to_parameters(centre) - here
+        ahead = chart.to_parameters(centre) + (self.jump - 1.0) * step if self.jump > 0 else None
+        memory = AdaptiveMemory(length, step, looked_ahead=ahead is not None)
+        metrics = {"step_agreement": agreement, "step_chart": length}
+        return Move(centre, metrics, memory, believed=believed, ahead=ahead)
+
+
+def _distinct(near: Neighbourhood) -> Array:
+    """The policies that were run at rest or around which paths ran, oldest first, each once, in the chart (m, d)."""
+    kept, seen = [], set()
+    for place in range(len(near.entries) - 1, -1, -1):
+        key = near.parameters[place].tobytes()
+        if near.entries[place].role != "probe" and key not in seen:
+            seen.add(key)
+            kept.append(place)
+    return near.points[kept[::-1]]
+
+
+def _own(given: StepInput, points: Array, mean: Array) -> float:
+    """The posterior mean of the centre itself."""
+    own = np.flatnonzero(np.all(points == given.model.neighbourhood.theta, axis=1))
+    return float(mean[own[-1]]) if len(own) else -np.inf
