@@ -89,7 +89,7 @@ def tiny_config(
     from abps.search.registry import search_config
     from abps.settings import replace
 
-    config: Any = search_config(search, "tiny")
+    config: Any = search_config(search, "tiny", "paper" if search == "abs" else "cpu")
     if search == "ars":
         return replace(config, **{"noise": 0.02, "directions": 2, "top": 1, **changes})
     config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)

@@ -253,7 +253,7 @@ def test_robot_description_is_checked(tmp_path, capsys):
         ("- 1\n", "must be a list of"),
     ):
         robot.write_text(text)
-        assert main(["ask", str(tmp_path / "run"), "--new", str(robot)]) == 1
+        assert main(["ask", str(tmp_path / "run"), "--new", str(robot)]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 

@@ -26,13 +26,16 @@ def write_run(
     path = root / task / (folder or search) / f"seed-{seed}"
     (path / "policy").mkdir(parents=True)
     config = {
+        "format": 2,
         "seed": seed,
         "task": {"name": task, "id": f"{task.title()}-v4", "gamma": 0.99, "horizon": 1000, "reward_scale": 100.0},
-        "search": {"name": search, "settings": {"step": 0.0025 * len(task), "aggregation": "softmax", "reset_worst": True,
-                                                "gp": {"starts": 32, "lengthscale_low": 0.0025}, **(settings or {})}},
+        "search": {"name": search, "settings": {
+            "kind": "local", "policy": {"kind": "linear-tanh"}, "gp": {"refit": "warm", "lengthscale_low": 0.0025},
+            "step": {"kind": "scaled-direction", "factor": 0.0025 * len(task)},
+            "prior": {"kind": "advantage", "aggregation": {"kind": "softmax"}, "reset_worst": True}, **(settings or {}),
+        }},
         "budget": {"episodes": episodes, "steps": 0},
         "run": {"workers": 1},
-        "policy": "linear-tanh",
     }  # fmt: skip
     (path / "config.yaml").write_text(yaml.safe_dump(config))
     (path / "versions.json").write_text(json.dumps({**VERSIONS, **(versions or {})}))
@@ -71,14 +74,14 @@ def _metrics(rng: np.random.Generator, search: str, best: float, episodes: int, 
         row: dict[str, Any] = {
             "iteration": iteration, "episodes": count, "steps": steps, "eval_return": centre,
             "eval_return_std": 0.1 * best, "eval_discounted": discounted, "max_return": top,
-            "max_discounted": discounted_top, "best_probe_return": top, "seconds": seconds, "seconds_rollout": rollout,
+            "max_discounted": discounted_top, "seconds": seconds, "seconds_rollout": rollout,
             "centre_return": None if search == "ars" else centre * 0.97,
             "centre_discounted": None if search == "ars" else discounted * 0.97, "seconds_evaluation": 0.4,
         }  # fmt: skip
         if search != "ars":
             row |= {
                 "lengthscale_low": 0.003, "lengthscale_median": 0.01 * rng.lognormal(0, 0.3), "lengthscale_high": 0.05,
-                "signal": 0.2, "noise": 0.02, "evidence": 40 + 10 * rng.random(), "step_actions": 0.02,
+                "signal": 0.2, "noise": 0.02, "log_likelihood": 40 + 10 * rng.random(), "step_actions": 0.02,
                 "probability_ascent": 0.5 + 0.5 * rng.random(), "step_length": 0.05 * rng.lognormal(0, 0.4),
                 "mu_norm": 3 * rng.lognormal(0, 0.4), "seconds_fit": fit, "seconds_acquisition": 0.3 * fit,
             }  # fmt: skip

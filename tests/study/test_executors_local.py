@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from abps.config import BudgetConfig, RunConfig, replace
-from abps.presets import search_config, task_config
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings
 from abps.run.files import parse_checked_json
 from abps.run.metrics import without_times
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
 from abps.study.cells import find, is_locked, recorded_episodes, run_cell
 from abps.study.executors.local import LocalExecutor
 from abps.study.grid import Cell
 from abps.study.schedule import Schedule
+from abps.tasks.catalogue import task_config
 
 TASK = "abps.tasks.lqr:s2_a1_seed0"
 EPISODES = 48

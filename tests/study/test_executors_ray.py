@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from abps.config import BudgetConfig, RunConfig, replace
 from abps.errors import ConfigError
-from abps.presets import search_config, task_config
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings
 from abps.run.files import parse_checked_json
 from abps.run.metrics import without_times
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
 from abps.study.cells import find, recorded_episodes, run_cell
 from abps.study.executors import make_executor
 from abps.study.grid import Cell
 from abps.study.schedule import Schedule
+from abps.tasks.catalogue import task_config
 
 pytestmark = [
     pytest.mark.slow,

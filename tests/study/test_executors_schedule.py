@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from abps.config import BudgetConfig, RunConfig, replace
 from abps.errors import ConfigError, RunError
-from abps.presets import search_config, task_config
+from abps.run.config import RunConfig
 from abps.run.directory import (
     RunSettings,
     claim,
@@ -16,11 +15,15 @@ from abps.run.directory import (
     settings_document,
     settings_from_document,
 )
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
 from abps.study import schedule as schedule_module
 from abps.study.cells import BusyError, find, run_cell
 from abps.study.executors import Outcome, make_executor
 from abps.study.grid import Cell
 from abps.study.schedule import Schedule
+from abps.tasks.catalogue import task_config
 
 TASK = "abps.tasks.lqr:s2_a1_seed0"
 

@@ -86,12 +86,13 @@ def test_curves_are_the_groups_statistics(study: Path) -> None:
 def test_ablation_groups_by_aggregation_and_reset(make_run: MakeRun, tmp_path: Path) -> None:
     for aggregation in ("softmax", "single"):
         for reset in (True, False):
-            settings = {"aggregation": aggregation, "reset_worst": reset}
+            settings = {"prior": {"aggregation": {"kind": aggregation}, "reset_worst": reset}}
             make_run(tmp_path, "hopper", "abs", 0, settings=settings, folder=f"{aggregation}{reset}")
     figure = draw("paper-4", load_runs([tmp_path]), Options())
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert labels == {"softmax, reset", "softmax, no reset", "single, reset", "single, no reset"}
-    make_run(tmp_path, "hopper", "abs", 0, settings={"aggregation": "single", "step": 9.0}, folder="more")
+    more = {"prior": {"aggregation": {"kind": "single"}, "reset_worst": True}, "step": {"factor": 9.0}}
+    make_run(tmp_path, "hopper", "abs", 0, settings=more, folder="more")
     with pytest.raises(ConfigError, match="more settings"):
         draw("paper-4", load_runs([tmp_path]), Options())
 

@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abps.errors import ConfigError
-from abps.presets import PAPER_TASKS, search_config
+from abps.search.registry import search_config
+from abps.steps.gradient import NormalisedGradient
+from abps.steps.walk import Walk
 from abps.study.grid import (
+    GRIDS,
     PAPER_TABLE_1,
     Axis,
     Grid,
@@ -18,16 +21,29 @@ from abps.study.grid import (
     parse_names,
     parse_seeds,
 )
+from abps.tasks.catalogue import PAPER_TASKS
 
 ROOT = Path("runs")
 
 
-def grid(tasks: str = "pendulum", searches: str = "ars", seeds: str = "0-1", *axes: str, **fixed: str) -> Grid:
+def grid(
+    tasks: str = "pendulum",
+    searches: str = "ars",
+    seeds: str = "0-1",
+    *axes: str,
+    preset: str = "cpu",
+    **fixed: str,
+) -> Grid:
     names = parse_names(tasks)
     return Grid(
-        names, parse_names(searches), parse_seeds(seeds), dict.fromkeys(names, 30), axes=tuple(map(parse_axis, axes)),
-        fixed={name.replace("__", "."): value for name, value in fixed.items()},
-    )  # fmt: skip
+        names,
+        parse_names(searches),
+        parse_seeds(seeds),
+        dict.fromkeys(names, 30),
+        preset,
+        tuple(map(parse_axis, axes)),
+        {name.replace("__", "."): value for name, value in fixed.items()},
+    )
 
 
 def names(wanted: Grid) -> list[str]:
@@ -50,39 +66,69 @@ def test_more_seeds_keep_the_numbers_of_the_cells_there_were() -> None:
 
 
 def test_an_axis_multiplies_its_own_search_only_and_names_the_folder() -> None:
-    found = names(grid("hopper", "abs,ars", "0", "abs.step=0.00125,0.0025", "abs.gp.lengthscale_high=0.025,0.05"))
+    found = names(
+        grid(
+            "hopper",
+            "abs,ars",
+            "0",
+            "abs.step.factor=0.00125,0.0025",
+            "abs.gp.lengthscale_high=0.025,0.05",
+            preset="paper",
+        )
+    )
     assert found == [
-        "hopper/abs@step=0.00125,gp.lengthscale_high=0.025/seed-0",
-        "hopper/abs@step=0.00125,gp.lengthscale_high=0.05/seed-0",
-        "hopper/abs@step=0.0025,gp.lengthscale_high=0.025/seed-0",
-        "hopper/abs@step=0.0025,gp.lengthscale_high=0.05/seed-0",
+        "hopper/abs@step.factor=0.00125,gp.lengthscale_high=0.025/seed-0",
+        "hopper/abs@step.factor=0.00125,gp.lengthscale_high=0.05/seed-0",
+        "hopper/abs@step.factor=0.0025,gp.lengthscale_high=0.025/seed-0",
+        "hopper/abs@step.factor=0.0025,gp.lengthscale_high=0.05/seed-0",
         "hopper/ars/seed-0",
     ]
 
 
 def test_axes_of_tasks_and_presets_hold_for_every_search() -> None:
-    assert len(names(grid("hopper", "mpd,ars", "0", "task.gamma=0.9,1", "task.normalise=yes,no"))) == 8
+    assert len(names(grid("hopper", "mpd,ars", "0", "task.gamma=0.9,1", "task.reward_scale=1,none"))) == 8
     cells = make_cells(grid("hopper", "abs", "0", "preset=cpu,paper"), ROOT)
-    assert [cell.settings.search_config.critics.kind for cell in cells] == ["lstd", "droq"]
+    assert [cell.settings.search_config for cell in cells] == [
+        search_config("abs", "hopper", preset) for preset in ("cpu", "paper")
+    ]
+    assert cells[0].settings.search_config != cells[1].settings.search_config
     assert [cell.settings.variant for cell in cells] == ["preset=cpu", "preset=paper"]
 
 
 def test_fixed_settings_make_no_variant() -> None:
-    (cell,) = make_cells(grid("hopper", "mpd", "0", mpd__probes="8", budget__target="300", run__workers="2"), ROOT)
+    (cell,) = make_cells(
+        grid("hopper", "mpd", "0", mpd__plan__probes="8", budget__target="300", run__workers="2"), ROOT
+    )
     assert cell.path.parts[-2] == "mpd"
-    assert (cell.settings.search_config.probes, cell.settings.budget.target, cell.settings.run.workers) == (8, 300.0, 2)
+    settings = cell.settings
+    assert (settings.search_config.plan.probes, settings.budget.target, settings.run.workers) == (8, 300.0, 2)
 
 
 def test_values_are_understood_before_they_are_named() -> None:
-    assert names(grid("hopper", "mpd", "0", "mpd.step=0.10,1e-1")) == ["hopper/mpd@step=0.1/seed-0"]
+    assert names(grid("hopper", "mpd", "0", "mpd.step.length=0.10,1e-1")) == ["hopper/mpd@step.length=0.1/seed-0"]
     (lists, flags) = (
-        make_cells(grid("hopper", "abs", "0", text), ROOT)
-        for text in ("abs.critics.ridges=0.1,0.2;0.3", "abs.reset_worst=yes,false")
+        make_cells(grid("hopper", "ddpgn", "0", text), ROOT)
+        for text in ("ddpgn.prior.critics.ridges=0.1,0.2;0.3", "ddpgn.prior.reset_worst=yes,false")
     )
-    assert [cell.settings.search_config.critics.ridges for cell in lists] == [(0.1, 0.2), (0.3,)]
-    assert [cell.settings.search_config.reset_worst for cell in flags] == [True, False]
+    assert [cell.settings.search_config.prior.critics.ridges for cell in lists] == [(0.1, 0.2), (0.3,)]
+    assert [cell.settings.search_config.prior.reset_worst for cell in flags] == [True, False]
     (scale,) = make_cells(grid("hopper", "mpd", "0", task__reward_scale="none"), ROOT)
     assert scale.settings.task.reward_scale is None
+
+
+def test_an_axis_of_kinds_takes_each_with_its_own_defaults() -> None:
+    cells = make_cells(
+        grid("hopper", "abs", "0", "abs.step=scaled-direction,walk,normalised-gradient", preset="paper"), ROOT
+    )
+    assert [cell.settings.variant for cell in cells] == [
+        "step=scaled-direction",
+        "step=walk",
+        "step=normalised-gradient",
+    ]
+    preset = search_config("abs", "hopper", "paper")
+    assert [cell.settings.search_config.step for cell in cells] == [preset.step, Walk(), NormalisedGradient()]
+    (walk,) = make_cells(grid("hopper", "abs", "0", abs__step__length="0.02", abs__step="walk"), ROOT)
+    assert walk.settings.search_config.step == Walk(length=0.02)
 
 
 def test_settings_that_change_together() -> None:
@@ -97,18 +143,20 @@ def test_settings_that_change_together() -> None:
 def test_the_papers_table_1_is_one_grid() -> None:
     tasks = tuple(PAPER_TASKS)
     cells = make_cells(
-        Grid(tasks, ("abs", "mpd"), (0,), dict.fromkeys(tasks, 10), axes=PAPER_TABLE_1), ROOT
+        Grid(tasks, ("abs", "mpd"), (0,), dict.fromkeys(tasks, 10), GRIDS["paper-table-1"].preset, PAPER_TABLE_1), ROOT
     )  # fmt: skip
     per_task = {task: [c.settings for c in cells if c.settings.task.name == task] for task in tasks}
     for task, settings in per_task.items():
         assert [s.search for s in settings] == ["abs"] * 4 + ["mpd"] * 2, task
         # The values that the paper chose in the end (its Table 2) must be among those it tried, ABS on every task.
         chosen = search_config("abs", task, "paper")
-        tried = {(s.search_config.step, s.search_config.gp.lengthscale_high) for s in settings if s.search == "abs"}
-        assert (chosen.step, chosen.gp.lengthscale_high) in tried
-        assert {s.search_config.step for s in settings if s.search == "mpd"} == {0.01}
-    assert {s.search_config.step for s in per_task["hopper"] if s.search == "abs"} == {0.0025, 0.005}
-    assert {s.search_config.step for s in per_task["ant"] if s.search == "abs"} == {0.00125, 0.0025}
+        tried = {
+            (s.search_config.step.factor, s.search_config.gp.lengthscale_high) for s in settings if s.search == "abs"
+        }
+        assert (chosen.step.factor, chosen.gp.lengthscale_high) in tried
+        assert {s.search_config.step.length for s in settings if s.search == "mpd"} == {0.01}
+    assert {s.search_config.step.factor for s in per_task["hopper"] if s.search == "abs"} == {0.0025, 0.005}
+    assert {s.search_config.step.factor for s in per_task["ant"] if s.search == "abs"} == {0.00125, 0.0025}
 
 
 @pytest.mark.parametrize(
@@ -116,8 +164,11 @@ def test_the_papers_table_1_is_one_grid() -> None:
     [
         (lambda: grid("pendulum", "ars", "0", "ars.stepp=1,2"), "did you mean 'step'"),
         (lambda: grid("pendulum", "ars", "0", "ars.gp.starts=1,2"), "unknown setting ars.gp"),
-        (lambda: grid("pendulum", "mpd", "0", "mpd.gp=1"), "group of settings"),
-        (lambda: grid("pendulum", "mpd", "0", "mpd.step.x=1"), "not a group"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.gp=1"), "mpd.gp is a group of settings: kernel, "),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.reward_shift.x=1"), "not a group"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.step.x=1"), "unknown setting mpd.step.x"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.step=wlak"), "did you mean 'walk'"),
+        (lambda: grid("pendulum", "mpd", "0", "mpd.step=walk", mpd__step__factor="0.1"), "unknown setting mpd.step.f"),
         (lambda: grid("pendulum", "ars", "0", "ars.step=big,small"), "must be of type float"),
         (lambda: grid("pendulum", "ars", "0", "ars.step=-1,2"), "must be positive"),
         (lambda: grid("pendulum", "ars", "0", "abs.step=1,2"), "not among the searches"),
@@ -145,7 +196,7 @@ def test_an_axis_that_cannot_be_read(text: str) -> None:
 
 def test_parsing() -> None:
     assert parse_axis("a.x + a.y = 1:2, 3:4") == Axis(("a.x", "a.y"), (("1", "2"), ("3", "4")))
-    assert parse_assignment("mpd.probes = 8") == ("mpd.probes", "8")
+    assert parse_assignment("mpd.plan.probes = 8") == ("mpd.plan.probes", "8")
     assert parse_names("a, b,,a") == ("a", "b")
     assert parse_seeds("3,0-2, 2") == (3, 0, 1, 2)
     for text in ("", "a", "1-", "-1", "3-1", "0-99999999", "1.5"):

@@ -17,11 +17,13 @@ def test_a_whole_run(make_run: Callable[..., Path], tmp_path: Path) -> None:
     assert run.name == "hopper/abs/seed-4"
     assert run.reason == "episodes: budget reached"
     assert run.notes == ()
-    assert run.settings["gp.starts"] == 32
+    assert run.settings["gp.refit"] == "warm"
+    assert run.setting("prior.aggregation.kind", "aggregation") == "softmax"
+    assert run.setting("aggregation") is None
     assert run.column("episodes").tolist() == [19.0 * (i + 1) for i in range(15)]
     assert run.table("r2_validation").shape == (15, 5)
     assert run.has("weights")
-    assert not run.has("beta")
+    assert not run.has("sigma_beta")
 
 
 def test_the_first_name_that_has_a_value_counts(make_run: Callable[..., Path], tmp_path: Path) -> None:

@@ -51,7 +51,14 @@ HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"
 
 
 def test_hostile_names_stay_text(make_run: MakeRun, tmp_path: Path) -> None:
-    path = make_run(tmp_path, "hopper", "abs", 0, settings={"aggregation": HOSTILE}, versions={"mujoco": HOSTILE})
+    path = make_run(
+        tmp_path,
+        "hopper",
+        "abs",
+        0,
+        settings={"prior": {"aggregation": {"kind": HOSTILE}}},
+        versions={"mujoco": HOSTILE},
+    )
     config = (path / "config.yaml").read_text().replace("name: abs", f"name: {json.dumps(HOSTILE)}")
     (path / "config.yaml").write_text(config)
     (path / "DONE").unlink()
@@ -74,11 +81,11 @@ def test_one_hundred_long_runs_stay_below_five_megabytes(make_run: MakeRun, tmp_
 
 
 def test_settings_and_versions_are_compared(make_run: MakeRun, tmp_path: Path) -> None:
-    make_run(tmp_path, "hopper", "abs", 0, settings={"step": 0.5}, folder="a", versions={"mujoco": "3.3.0"})
-    make_run(tmp_path, "hopper", "abs", 0, settings={"step": 0.7}, folder="b")
+    make_run(tmp_path, "hopper", "abs", 0, settings={"step": {"factor": 0.5}}, folder="a", versions={"mujoco": "3.3.0"})
+    make_run(tmp_path, "hopper", "abs", 0, settings={"step": {"factor": 0.7}}, folder="b")
     data = payload(load_runs([tmp_path]))
-    assert data["settings"]["different"] == [{"name": "search.settings.step", "cells": ["0.5", "0.7"]}]
-    assert ["search.settings.gp.starts", "32"] in data["settings"]["same"]
+    assert data["settings"]["different"] == [{"name": "search.settings.step.factor", "cells": ["0.5", "0.7"]}]
+    assert ["search.settings.gp.refit", "warm"] in data["settings"]["same"]
     assert data["versions"]["different"] == [{"name": "mujoco", "values": [("3.3.0", 1), ("3.4.0", 1)]}]
 
 

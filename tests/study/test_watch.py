@@ -11,15 +11,17 @@ from rich.console import Console
 
 from abps.cli import main
 from abps.cli.study_view import LiveView
-from abps.config import BudgetConfig, RunConfig
-from abps.presets import search_config, task_config
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, claim, create_directory
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
 from abps.study.executors.local import LocalExecutor
 from abps.study.grid import Cell
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import Schedule
 from abps.study.tensorboard import TensorBoardExport
 from abps.study.watch import duration, overview, study_time_left
+from abps.tasks.catalogue import task_config
 
 
 def text(snapshots: list[Snapshot], height: int | None = None, width: int = 160) -> str:

@@ -15,7 +15,17 @@ from abps.cli.train import DEFAULT_EPISODES
 from abps.errors import ConfigError
 from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
-from abps.study.grid import GRIDS, Cell, Grid, make_cells, parse_assignment, parse_axis, parse_names, parse_seeds
+from abps.study.grid import (
+    GRIDS,
+    Cell,
+    Grid,
+    NamedGrid,
+    make_cells,
+    parse_assignment,
+    parse_axis,
+    parse_names,
+    parse_seeds,
+)
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -46,8 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         choices=PRESETS,
-        default="cpu",
-        help="cpu: for ordinary computers; paper: as published (default: cpu)",
+        help="cpu: for ordinary computers; paper: as published (default: cpu, or what --grid is about)",
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
     grid = parser.add_argument_group("settings; a name begins with the search, task, budget or run it belongs to")
@@ -93,7 +102,8 @@ def _grid(arguments: argparse.Namespace) -> Grid:
     tasks, searches = parse_names(arguments.tasks), parse_names(arguments.searches)
     if arguments.episodes is not None and arguments.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, got {arguments.episodes}")
-    axes = tuple(axis for axis in GRIDS.get(arguments.grid, ()) if axis.names[0].partition(".")[0] in searches)
+    named = GRIDS.get(arguments.grid, NamedGrid((), "cpu"))
+    axes = tuple(axis for axis in named.axes if axis.names[0].partition(".")[0] in searches)
     if arguments.grid and not any(set(axis.tasks) & set(tasks) for axis in axes):
         raise ConfigError(f"the grid {arguments.grid} says nothing about these tasks and searches")
     return Grid(
@@ -101,7 +111,7 @@ def _grid(arguments: argparse.Namespace) -> Grid:
         searches=searches,
         seeds=parse_seeds(arguments.seeds),
         episodes=dict.fromkeys(tasks, arguments.episodes or DEFAULT_EPISODES),
-        preset=arguments.preset,
+        preset=arguments.preset or named.preset,
         axes=(*axes, *map(parse_axis, arguments.axis)),
         fixed=dict(map(parse_assignment, arguments.fixed)),
     )

@@ -29,6 +29,7 @@ __all__ = [
     "Axis",
     "Cell",
     "Grid",
+    "NamedGrid",
     "make_cells",
     "parse_assignment",
     "parse_axis",
@@ -99,8 +100,15 @@ def _paper_table_1() -> tuple[Axis, ...]:
     return tuple(axes)
 
 
+class NamedGrid(NamedTuple):
+    """Axes known by name, and the preset whose settings they vary."""
+
+    axes: tuple[Axis, ...]
+    preset: str
+
+
 PAPER_TABLE_1 = _paper_table_1()
-GRIDS: dict[str, tuple[Axis, ...]] = {"paper-table-1": PAPER_TABLE_1}
+GRIDS: dict[str, NamedGrid] = {"paper-table-1": NamedGrid(PAPER_TABLE_1, "paper")}
 """Grids known by name."""
 
 
