@@ -51,7 +51,7 @@ def test_a_new_run_has_the_settings_that_were_given_and_those_of_the_preset(abps
         ({"reward_shift": 1.0}, (), "give `abps ask` --reward-shift X"),
         ({"gama": 0.9}, (), "unknown setting gama; did you mean 'gamma'?"),
         ({"gamma": "high"}, (), "gamma must be of type float, got 'high'"),
-        ({}, ("--plan.prob", "3"), "did you mean '--plan.probes'?"),
+        ({}, ("--search", "mpd", "--plan.prob", "3"), "did you mean '--plan.probes'?"),
         ({}, ("--search", "gbo"), "unknown search 'gbo'; did you mean 'gibo'?"),
         ({}, ("--workers", "3"), "unknown option --workers"),
     ],

@@ -33,10 +33,7 @@ HELP = "Train a policy on a task. The run is saved after every episode; `abps re
 
 USAGE = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any other setting]"
 
-FOOTER = (
-    "`abps train TASK --search NAME --help-all` lists every setting of a search with its default on that task, and the "
-    "parts it can be made of."
-)
+FOOTER = "`abps train TASK --search NAME --help-all` lists every setting, and the parts to choose from."
 
 OTHER_SEARCH = ", not of the chosen one"
 
