@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from abps.acquisition.base import Criterion
 from abps.arrays import Array
@@ -246,6 +247,7 @@ def _posterior(n: int, d: int, k: int) -> GradientPosterior:
     return condition(points, rng.standard_normal(n), np.zeros(d), hyper, mean_gradient=gradient, features=features)
 
 
+@threadpool_limits.wrap(limits=1)
 def check_step(step: StepRule, moves: int = 3) -> None:
     """Moves of the right shape that follow from the model and the memory alone, also after the memory was saved."""
     check_part_settings(step)
@@ -253,19 +255,22 @@ def check_step(step: StepRule, moves: int = 3) -> None:
     _expect(is_dataclass(memory), f"{name}.memory_type must be a dataclass, made without arguments")
     for number in range(moves):
         model = _model(number)
-        move, copied = step(StepInput(model, None, memory)), _through_a_checkpoint(memory, f"the memory of {name}")
+        copied = _through_a_checkpoint(memory, f"the memory of {name}")
+        move = step(StepInput(model, None, memory))
         _expect(isinstance(move, Move), f"{name} must return a Move, got {type(move).__name__}")
         shape = np.shape(move.centre)
         _expect(shape == model.neighbourhood.theta.shape, f"{name} moved to a centre of shape {shape}, expected (d,)")
         _expect(bool(np.all(np.isfinite(move.centre))), f"{name} moved to a centre that is not finite")
-        again = step(StepInput(_model(number), None, copied))
-        what = f"{name} must follow from the model and its memory alone, and leave the memory it was given as it was"
-        _expect(np.array_equal(again.centre, move.centre), what)
-        _expect(_same(save(again.memory), save(move.memory)), what)
         if move.memory is not None:
             given, expected = type(move.memory), type(step).memory_type
             _expect(given is expected, f"{name} returned a memory of type {given}, its memory_type is {expected}")
-            memory = move.memory
+            _through_a_checkpoint(move.memory, f"the memory of {name}")
+        what = f"{name} must follow from the model and its memory alone, and leave the memory it was given as it was"
+        _expect(_same(reloaded(save(memory)), reloaded(save(copied))), what)
+        again = step(StepInput(_model(number), None, copied))
+        _expect(np.array_equal(again.centre, move.centre), what)
+        _expect(_same(save(again.memory), save(move.memory)), what)
+        memory = memory if move.memory is None else move.memory
 
 
 def _model(number: int) -> Model:
@@ -296,7 +301,7 @@ def check_critics(critics: CriticsPart) -> None:
     for trajectory in episodes[:4]:
         replay.append(trajectory)
     first.start_centre(centre, replay, 10.0)
-    states = episodes[0].observations[:5]
+    states = episodes[0].observations[:5].astype(np.float64)
     actions = centre.actions(states) + 0.1
     values = first.q(states, actions)
     _expect(values.shape == (first.members, 5), f"{name}: q gave shape {values.shape}, expected {(first.members, 5)}")
@@ -322,7 +327,7 @@ def check_critics(critics: CriticsPart) -> None:
 
 
 def _task() -> Task:
-    return make_task(make_env(2, 1, fixed_start=True, horizon=20), horizon=20)
+    return make_task(make_env(2, 1, fixed_start=True, horizon=20, action_bound=2.0), horizon=20)
 
 
 def _episode(task: Task, space: PolicySpace, normaliser: Normaliser, number: int) -> Trajectory:
@@ -332,6 +337,7 @@ def _episode(task: Task, space: PolicySpace, normaliser: Normaliser, number: int
     return outcome
 
 
+@threadpool_limits.wrap(limits=1)
 def check_search(config: SearchConfig, task: Task | None = None, *, episodes: int = 30) -> None:
     """Ask and tell for a while, with failures among the episodes; save and load between any two stages, bit for bit.
 
