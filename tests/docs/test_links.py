@@ -22,7 +22,7 @@ def unknown_commands(text: str) -> list[str]:
     code = "\n".join(
         re.findall(r"(?m)^    .*$", text) + re.findall(r"```.*?```", text, re.S) + re.findall(r"`[^`\n]+`", text)
     )
-    words = re.findall(r"(?<![\w./-])abps ([a-z]+)(?![\w./:=])", code)
+    words = re.findall(r"(?<![\w./-])(?<!from )abps ([a-z]+)(?![\w./:=])", code)
     return [word for word in words if word not in COMMANDS]
 
 
