@@ -62,13 +62,13 @@ class ExactCritics(Critics):
     def update(self, replay) -> FitReport:
         return FitReport(0, 0, ())
 
-    def q(self, states, actions):
+    def q(self, states, actions) -> Any:
         states = np.asarray(states, dtype=float)
         actions = self.centre.actions(states) if self.part.flat else np.asarray(actions, dtype=float)
         values = self.part.system.action_value(self.centre.parameters, states, actions)
         return np.outer(self.factors, values / self.scale)
 
-    def action_gradients(self, states, actions):
+    def action_gradients(self, states, actions) -> Any:
         states, actions = np.asarray(states, dtype=float), np.asarray(actions, dtype=float)
         slopes = self.part.system.action_value_gradient(self.centre.parameters, states, actions) / self.scale
         return self.factors[:, None, None] * slopes * (0.0 if self.part.flat else 1.0)
@@ -154,7 +154,8 @@ def constant_model(near: Neighbourhood, gp: GP | None = None, bound: float = 1.0
 
 def exact_prior(task: Task, *, errors=(0.0, 0.0, 0.0), flat: bool = False, **changes: Any) -> AdvantagePrior:
     """The advantage mean function with critics that know the LQR."""
-    return AdvantagePrior(critics=Exact(task.make_env().system, tuple(errors), flat), **changes)
+    env: Any = task.make_env()
+    return AdvantagePrior(critics=Exact(env.system, tuple(errors), flat), **changes)
 
 
 def dense_posterior(near: Neighbourhood, hyper: Hyper, theta, prior=None):

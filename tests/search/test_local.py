@@ -1,6 +1,7 @@
 """The outer iteration that all local searches share: stages, counts, window, normaliser, scale, failures, saving."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ QUICK = settings(
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),  # Every example runs whole searches: shrinking one takes minutes.
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 
 
@@ -527,7 +528,7 @@ STAGES = 10
 def test_saved_and_loaded_anywhere_goes_on_bit_for_bit(lab, name, cut, asked, replay, marginal, failing, remapped):
     """Cut at any stage boundary, also while a query is open, also without the replay: the end is the same state."""
     task = lab.lqr()
-    changes = {"observations": RunningNormaliser(remap=remapped, freeze_mean=remapped)}
+    changes: dict[str, Any] = {"observations": RunningNormaliser(remap=remapped, freeze_mean=remapped)}
     if marginal and name in ("abs", "ddpgn"):
         changes["aggregation"] = Marginal(total=0.0)
     resumed(lab, task, lambda: lab.search(name, task, **changes), cut, asked, replay, failing)
