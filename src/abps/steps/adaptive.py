@@ -68,14 +68,14 @@ class AdaptiveAscent(StepRule):
             move = self._jump(given, memory)
             if move is not None:
                 return move
-        points = _distinct(near)[-self.candidates :]
+        points = np.vstack([_distinct(near)[-self.candidates :], near.theta])
         mean, better = given.model.better(points)
         best = int(np.argmax(mean))
         if better[best] > self.doubt and not memory.retreated:
             length = max(memory.length * self.shrink, self.shortest)
             memory = replace(memory, last=None, length=length, retreated=True)
             return Move(points[best], {"retreat": "worse"}, memory, settled=False)
-        return self._step(given, memory, points[best] if mean[best] > _own(given, points, mean) else near.theta)
+        return self._step(given, memory, points[best])
 
     def _jump(self, given: StepInput, memory: AdaptiveMemory) -> Move | None:
         near = given.model.neighbourhood
@@ -120,9 +120,3 @@ def _distinct(near: Neighbourhood) -> Array:
             seen.add(key)
             kept.append(place)
     return near.points[kept[::-1]]
-
-
-def _own(given: StepInput, points: Array, mean: Array) -> float:
-    """The posterior mean of the centre itself."""
-    own = np.flatnonzero(np.all(points == given.model.neighbourhood.theta, axis=1))
-    return float(mean[own[-1]]) if len(own) else -np.inf
