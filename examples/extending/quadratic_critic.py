@@ -98,4 +98,4 @@ def _features(states: Floats, actions: Floats) -> Array:
     """All products of two of (1, s, a): (m, f)."""
     inputs = _inputs(states, actions)
     first, second = np.triu_indices(inputs.shape[1])
-    return inputs[:, first] * inputs[:, second]
+    return np.asarray(inputs[:, first] * inputs[:, second], dtype=np.float64)

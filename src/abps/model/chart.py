@@ -31,8 +31,10 @@ STILL = 1e-6
 class Coordinates(Protocol):
     """A chart at one centre; all maps take one vector (d,) or many as rows (n, d)."""
 
-    centre: Array
-    """(d,): where θ is in the chart."""
+    @property
+    def centre(self) -> Array:
+        """(d,): where θ is in the chart."""
+        ...
 
     def to_chart(self, parameters: Array) -> Array:
         """x → z."""
