@@ -193,6 +193,16 @@ def test_repeats_weigh_only_when_told_to(lab, weigh):
     assert not np.allclose(model.posterior.mu, found[not weigh].mu, rtol=1e-6)
 
 
+@pytest.mark.parametrize("refit", ["warm", "full"])
+def test_after_a_probe_the_last_optimum_is_polished_or_all_starts_are_tried_again(lab, monkeypatch, refit):
+    """All three starts at a new centre and after the design; one or three after a probe."""
+    starts, real = [], gp.fit
+    monkeypatch.setattr(gp, "fit", lambda *data, effort, **rest: starts.append(effort.starts) or real(*data, **rest))
+    task = lab.lqr()
+    lab.run(lab.search("mpd", task, refit=refit), task, 6)
+    assert starts == [3, 3, 3, *[1 if refit == "warm" else 3] * 3]
+
+
 def test_noise_estimate_is_the_mean_spread_of_the_centres_in_the_window(lab):
     task = lab.lqr(reward_scale=4.0, noise=0.1)
     search = lab.search("mpd", task, centre_episodes=3, window=12)
@@ -252,6 +262,19 @@ def test_remap_keeps_the_slope_of_old_points_and_centres(lab, remap):
         assert np.allclose(parameters / new.std, before / then.std, rtol=1e-12) == remap  # One action: W is one row.
         assert np.array_equal(parameters, before) != remap
     assert np.allclose(search.memory.previous / new.std, previous / old.std, rtol=1e-12) == remap
+
+
+@pytest.mark.parametrize("remap", [True, False])
+def test_failed_places_are_remapped_with_the_policies(lab, remap):
+    task = lab.lqr()
+    search = lab.search("mpd", task, observations=RunningNormaliser(remap=remap, freeze_mean=True))
+    lab.run(search, task, 3)
+    failed = search.ask().policy
+    lab.stage(search, task, fails=lambda *_: True)
+    lab.iterate(search, task, 1)
+    states = np.random.default_rng(0).standard_normal((20, 2))
+    now = search.policies.actions(search.memory.avoid[-1], states, search.normaliser)
+    assert np.allclose(now, failed.actions(states), rtol=1e-9) == remap
 
 
 @pytest.mark.parametrize("freeze", [True, False])
