@@ -20,7 +20,16 @@ STD_FLOOR = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Normaliser:
-    """Immutable running moments; `add` and `merge` return new ones."""
+    """Immutable running moments; `add` and `merge` return new ones.
+
+    Example:
+        >>> import numpy as np
+        >>> seen = Normaliser.empty(2).add(np.array([[0.0, 10.0], [2.0, 30.0]]))
+        >>> seen.mean.tolist(), seen.std.tolist()
+        ([1.0, 20.0], [1.0, 10.0])
+        >>> seen.apply(np.array([[2.0, 20.0]])).tolist()
+        [[1.0, 0.0]]
+    """
 
     count: int
     mean: Array

@@ -106,6 +106,17 @@ def register(part: type, kind: str) -> type:
 
     Raises:
         ConfigError: the class is no part, or the name is taken by another class.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import abps
+        >>> from abps.steps.base import Move, StepRule
+        >>> @dataclass(frozen=True)
+        ... class Stay(StepRule):
+        ...     def __call__(self, given):
+        ...         return Move(given.model.neighbourhood.theta)
+        >>> abps.register(Stay, "stay").family
+        'step'
     """
     family = getattr(part, "family", "")
     if family not in KINDS:

@@ -19,7 +19,15 @@ LARGEST_REWARD = 1e30
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A finished episode; `terminated` (the MDP ended) and `truncated` (the clock ran out) are never mixed up."""
+    """A finished episode; `terminated` (the MDP ended) and `truncated` (the clock ran out) are never mixed up.
+
+    Example:
+        >>> import abps
+        >>> observations, actions, rewards = [[0.0], [0.1], [0.3]], [[1.0], [1.0]], [2.0, 4.0]
+        >>> episode = abps.Trajectory.build(observations, actions, rewards, terminated=True, truncated=False)
+        >>> len(episode), episode.total(), episode.total(gamma=0.5)
+        (2, 6.0, 4.0)
+    """
 
     observations: NDArray[np.float32]
     """(T + 1, s): the state before every step and the one after the last."""
@@ -73,7 +81,13 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Failed:
-    """An episode without a usable result: it crashed, hung, or returned something that is not a trajectory."""
+    """An episode without a usable result: it crashed, hung, or returned something that is not a trajectory.
+
+    Example:
+        >>> import abps
+        >>> abps.Failed("hit the left stop").reason
+        'hit the left stop'
+    """
 
     reason: str
 

@@ -1,9 +1,9 @@
 """What every exporter writes down: a policy as plain numbers, and the check that an exported one acts the same.
 
-Shapes: s observation size, a action size, m test observations. Both policy classes of the project have one form:
-z = weights · (observation − mean) / std, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2, written centre + half · tanh z)
-or clipping (centre + z cut off at the bounds). The normaliser is kept apart from the weights: folding 1/std into them is the same
-in exact arithmetic, but loses digits for a sensor that hardly moves.
+Shapes: s observation size, a action size, m test observations. Both policy classes of the project have one form: z =
+weights · (observation − mean) / std, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2, written centre +
+half · tanh z) or clipping (centre + z cut off at the bounds). The normaliser is kept apart from the weights: folding
+1/std into them is the same in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
 from collections.abc import Callable

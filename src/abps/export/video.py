@@ -1,7 +1,7 @@
 """A policy at work as MP4 or GIF, rendered without a display.
 
-MuJoCo draws through EGL (a graphics driver, or Mesa's software one) or OSMesa (software). Which of them works is found out in
-a small process of its own, because a failed attempt cannot be taken back inside this one.
+MuJoCo draws through EGL (a graphics driver, or Mesa's software one) or OSMesa (software). Which of them works is found
+out in a small process of its own, because a failed attempt cannot be taken back inside this one.
 """
 
 import contextlib

@@ -95,7 +95,16 @@ class PolicySpace:
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """One deterministic policy: call it with an observation to get an action. Saved as `.npz`, readable with numpy."""
+    """One deterministic policy: call it with an observation to get an action. Saved as `.npz`, readable with numpy.
+
+    Example:
+        >>> import numpy as np
+        >>> import abps
+        >>> task = abps.make_task("pendulum")
+        >>> policy = abps.make_search("mpd", task.spec).ask().policy
+        >>> policy(np.zeros(4)).shape, policy(np.zeros((7, 4))).shape
+        ((1,), (7, 1))
+    """
 
     space: PolicySpace
     parameters: Array
@@ -193,6 +202,13 @@ def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Po
 
     Raises:
         ConfigError: the file is missing, is no policy, or its class is neither registered nor expected.
+
+    Example:
+        >>> import abps
+        >>> policy = abps.make_search("mpd", abps.make_task("pendulum").spec).ask().policy
+        >>> policy.save("policy.npz")
+        >>> abps.load_policy("policy.npz").parameters.shape
+        (4,)
     """
     try:
         data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)

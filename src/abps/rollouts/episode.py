@@ -27,6 +27,14 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     Raises:
         TaskError: the environment breaks its contract.
         ShapeError: the episode contains numbers that are not finite.
+
+    Example:
+        >>> import abps
+        >>> task = abps.make_task("pendulum", horizon=20)
+        >>> policy = abps.make_search("mpd", task.spec).ask().policy
+        >>> trajectory = abps.run_episode(task.make_env(), policy, seed=0)
+        >>> len(trajectory), trajectory.truncated
+        (20, True)
     """
     spec = policy.spec
     horizon = spec.horizon
@@ -62,7 +70,16 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
 
 
 def attempt_episode(env: Any, policy: Policy, seed: int | None = None) -> Outcome:
-    """`run_episode`, with everything an environment can do wrong turned into `Failed(reason)`."""
+    """`run_episode`, with everything an environment can do wrong turned into `Failed(reason)`.
+
+    Example:
+        >>> import abps
+        >>> task = abps.make_task("pendulum", horizon=20)
+        >>> env = task.make_env()
+        >>> env.step = lambda action: 1 / 0
+        >>> abps.attempt_episode(env, abps.make_search("mpd", task.spec).ask().policy, seed=0)
+        Failed(reason='ZeroDivisionError: division by zero')
+    """
     try:
         with np.errstate(all="ignore"):  # Numbers that are not finite are found when the episode is built.
             return run_episode(env, policy, seed)

@@ -1,9 +1,9 @@
 """Checkpoints: a search's state as safetensors + JSON, checksummed, atomically replaced, the last two kept.
 
-`checkpoint/<episodes>.safetensors` holds the arrays; `checkpoint/<episodes>.json` holds everything else: the schema's version,
-the version of abps, the size and checksum of the arrays, the tree of the state, and a checksum over all of that. The JSON is
-renamed into place last: a checkpoint exists when its JSON does. Nothing here can execute code, and sizes are compared with
-what the checksummed JSON promises before anything is read.
+`checkpoint/<episodes>.safetensors` holds the arrays; `checkpoint/<episodes>.json` holds everything else: the schema's
+version, the version of abps, the size and checksum of the arrays, the tree of the state, and a checksum over all of
+that. The JSON is renamed into place last: a checkpoint exists when its JSON does. Nothing here can execute code, and
+sizes are compared with what the checksummed JSON promises before anything is read.
 """
 
 import contextlib

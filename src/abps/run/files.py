@@ -1,8 +1,8 @@
 """Writing files so that a crash at any instant leaves the old content or the new, never half of either.
 
-Nothing here follows a symbolic link in the last part of a path: a run directory that came from a stranger cannot make us write
-outside it. Reading is bounded: a file that is larger than it can honestly be is refused before it is read. Files that belong
-together are synced at the same time, because a disk takes about as long for several as for one.
+Nothing here follows a symbolic link in the last part of a path: a run directory that came from a stranger cannot make
+us write outside it. Reading is bounded: a file that is larger than it can honestly be is refused before it is read.
+Files that belong together are synced at the same time, because a disk takes about as long for several as for one.
 """
 
 import contextlib
@@ -95,8 +95,8 @@ def append_synced(path: Path, content: bytes, at: int) -> None:
 def append_together(*pieces: Piece) -> None:
     """`append_synced` for several files with one wait.
 
-    They are written in the given order, so a process that is killed never leaves a later piece without the earlier ones. A power
-    loss before the wait is over can: any subset may have reached the disk.
+    They are written in the given order, so a process that is killed never leaves a later piece without the earlier
+    ones. A power loss before the wait is over can: any subset may have reached the disk.
 
     Raises:
         RunError: the disk refuses; every file is cut back to its `at`.

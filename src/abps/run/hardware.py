@@ -1,7 +1,8 @@
 """Runs on real hardware: the search asks for episodes, somebody runs them somewhere, and tells what happened.
 
-The same run directory as everywhere (journal, checkpoints, metrics, policies), without a simulator. Between two calls there may be
-seconds or days, and any number of crashes: the journal is the truth. docs/hardware.md is the guide; the robot needs numpy only.
+The same run directory as everywhere (journal, checkpoints, metrics, policies), without a simulator. Between two calls
+there may be seconds or days, and any number of crashes: the journal is the truth. docs/hardware.md is the guide; the
+robot needs numpy only.
 """
 
 import io

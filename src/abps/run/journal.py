@@ -1,11 +1,12 @@
 """The journal: one line per finished episode, synced before the next starts; and the trajectories, appended beside it.
 
-`episodes.bin` holds the trajectories back to back (observations float32 (T+1, s), actions float32 (T, a), rewards float64
-(T,)); `journal.jsonl` says where each lies, with checksums. Both are written, trajectory first, and then synced at the same
-time: one wait per episode. So a kill leaves at most a half-written line or a trajectory without a line; a power loss during the
-wait can also leave the last line without its data. Opening therefore compares the last episode with its checksum. What a crash
-can leave is cut off by `repair`, and a last episode that does not fit its line is copied to `discarded/` first; anything else that
-does not fit was done to the files afterwards, and is an error that names the place and touches nothing.
+`episodes.bin` holds the trajectories back to back (observations float32 (T+1, s), actions float32 (T, a), rewards
+float64 (T,)); `journal.jsonl` says where each lies, with checksums. Both are written, trajectory first, and then
+synced at the same time: one wait per episode. So a kill leaves at most a half-written line or a trajectory without a
+line; a power loss during the wait can also leave the last line without its data. Opening therefore compares the last
+episode with its checksum. What a crash can leave is cut off by `repair`, and a last episode that does not fit its line
+is copied to `discarded/` first; anything else that does not fit was done to the files afterwards, and is an error that
+names the place and touches nothing.
 """
 
 import hashlib

@@ -1,12 +1,13 @@
 """A run: a search whose told episodes are on disk before anything else happens.
 
-The journal is the truth; a checkpoint only saves the time of thinking again. Opening a run loads the newest checkpoint and
-tells the search, once more and from disk, the episodes recorded since. Everything a search does follows from what it was told,
-so the continued run is the uninterrupted one, bit for bit. Metrics, policies and checkpoints follow from the journal, too:
-when they are damaged they are computed again, from the previous checkpoint or from the first episode on.
+The journal is the truth; a checkpoint only saves the time of thinking again. Opening a run loads the newest checkpoint
+and tells the search, once more and from disk, the episodes recorded since. Everything a search does follows from what
+it was told, so the continued run is the uninterrupted one, bit for bit. Metrics, policies and checkpoints follow from
+the journal, too: when they are damaged they are computed again, from the previous checkpoint or from the first episode
+on.
 
-Where episodes come from (a simulator, a robot, a file) is not this module's business: `record` takes outcomes one by one,
-in the order of `slots`. `loop.train` feeds it from an environment, `hardware.HardwareRun` from files.
+Where episodes come from (a simulator, a robot, a file) is not this module's business: `record` takes outcomes one by
+one, in the order of `slots`. `loop.train` feeds it from an environment, `hardware.HardwareRun` from files.
 """
 
 import io

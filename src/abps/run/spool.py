@@ -1,8 +1,9 @@
 """The spool: episodes that are finished but not yet in the journal, one synced file each.
 
-The journal lists episodes by number, so that it is the same for any number of workers. An episode that overtakes an earlier
-one waits here for its turn, and so do the failed attempts of an episode that is being tried again: whatever kills the process,
-nothing that was finished is run a second time. A file is one line of checked JSON and then the trajectory's bytes.
+The journal lists episodes by number, so that it is the same for any number of workers. An episode that overtakes an
+earlier one waits here for its turn, and so do the failed attempts of an episode that is being tried again: whatever
+kills the process, nothing that was finished is run a second time. A file is one line of checked JSON and then the
+trajectory's bytes.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Trajectories as files, from whoever ran the episode: `.npz` or `.csv`, checked before anything is believed.
 
-`.npz`: `observations` (T+1, s), `actions` (T, a), `rewards` (T,), `terminated` (one boolean), and optionally `policy_id`.
-`.csv`: a header and T+1 rows; columns `o0` … `o<s−1>`, `a0` … `a<a−1>`, `reward`, `terminated`. The last row is the observation
-after the last step; its other cells are empty. Further columns (a clock, say) are ignored.
+`.npz`: `observations` (T+1, s), `actions` (T, a), `rewards` (T,), `terminated` (one boolean), and optionally
+`policy_id`. `.csv`: a header and T+1 rows; columns `o0` … `o<s−1>`, `a0` … `a<a−1>`, `reward`, `terminated`. The last
+row is the observation after the last step; its other cells are empty. Further columns (a clock, say) are ignored.
 """
 
 import csv

@@ -48,7 +48,13 @@ def ars_step(directions: Array, plus: Array, minus: Array, step: float, top: int
 
 @dataclass(frozen=True)
 class ArsConfig(SearchConfig):
-    """Augmented Random Search (Mania et al. 2018): V1, V1-t, V2, V2-t."""
+    """Augmented Random Search (Mania et al. 2018): V1, V1-t, V2, V2-t.
+
+    Example:
+        >>> import abps
+        >>> abps.ArsConfig(directions=4, top=2).make(abps.make_task("pendulum").spec, seed=0).ask().role
+        'direction'
+    """
 
     policy: PolicyClass = setting(ClippedLinear(), "class of policies")
     observations: Observations = setting(RunningNormaliser(), "what policies see: raw (V1) or normalised (V2)")

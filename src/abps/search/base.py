@@ -52,7 +52,14 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A policy to run `episodes` times; its `id` comes back with the outcomes."""
+    """A policy to run `episodes` times; its `id` comes back with the outcomes.
+
+    Example:
+        >>> import abps
+        >>> query = abps.make_search("mpd", abps.make_task("hopper").spec).ask()
+        >>> query.role, query.episodes, query.parameters.shape
+        ('centre', 3, (33,))
+    """
 
     id: int
     role: str
@@ -108,7 +115,18 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What a search has found so far."""
+    """What a search has found so far.
+
+    Example:
+        >>> import abps
+        >>> task = abps.make_task("pendulum", horizon=20)
+        >>> search, env = abps.make_search("ars", task.spec), task.make_env()
+        >>> query = search.ask()
+        >>> metrics = search.tell(query, [abps.run_episode(env, query.policy, seed=0)])
+        >>> result = search.result()
+        >>> result.best_return, result.episodes, result.iterations
+        (20.0, 1, 0)
+    """
 
     best: Policy
     best_return: float

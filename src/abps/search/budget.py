@@ -9,7 +9,14 @@ __all__ = ["BudgetConfig"]
 
 @dataclass(frozen=True)
 class BudgetConfig:
-    """When a search stops; 0 or none switches a condition off. The query under way is always finished."""
+    """When a search stops; 0 or none switches a condition off. The query under way is always finished.
+
+    Example:
+        >>> import abps
+        >>> search = abps.make_search("mpd", abps.make_task("pendulum").spec, budget=abps.BudgetConfig(episodes=50))
+        >>> search.stop()
+        {}
+    """
 
     episodes: int = setting(0, "training episodes, all of them counted", common=True)
     steps: int = setting(0, "training environment steps")

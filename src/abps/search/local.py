@@ -48,7 +48,16 @@ UNSETTLED_MOVES = 4
 
 @dataclass(frozen=True)
 class LocalSearchConfig(SearchConfig):
-    """The parts of a local search."""
+    """The parts of a local search.
+
+    Example:
+        >>> import abps
+        >>> from abps.model.kernel import Matern52
+        >>> from abps.model.gp import GP
+        >>> config = abps.LocalSearchConfig(gp=GP(kernel=Matern52()))
+        >>> config.make(abps.make_task("pendulum").spec, seed=0).ask().role
+        'centre'
+    """
 
     policy: PolicyClass = setting(LinearTanh(), "class of policies")
     observations: Observations = setting(RawObservations(), "what policies see")

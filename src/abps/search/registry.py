@@ -42,6 +42,17 @@ def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
 
     Raises:
         ConfigError: the name is taken by another search.
+
+    Example:
+        >>> import abps
+        >>> from abps.search.recipes import mpd
+        >>> from abps.settings import replace
+        >>> from abps.steps.walk import Walk
+        >>> def short_walk(task, preset):
+        ...     return replace(mpd(task, preset), step=Walk(length=0.005))
+        >>> abps.register_search("short-walk", short_walk)
+        >>> abps.search_config("short-walk", "hopper").step.length
+        0.005
     """
     known = SEARCHES.get(name)
     if known is not None and known.recipe is not recipe:
@@ -60,6 +71,11 @@ def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchCon
 
     Raises:
         ConfigError: unknown search or preset.
+
+    Example:
+        >>> import abps
+        >>> abps.search_config("mpd", "hopper").plan
+        CentreThenProbes(centre_episodes=3, probes=16, window=51, design_std=0.025)
     """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
@@ -106,6 +122,18 @@ def make_search(
 
     Raises:
         ConfigError: unknown name, or settings of another kind of search.
+
+    Example:
+        >>> import abps
+        >>> task = abps.make_task("pendulum")
+        >>> env = task.make_env()
+        >>> search = abps.make_search("mpd", task.spec, seed=0, budget=abps.BudgetConfig(episodes=2))
+        >>> while not search.stop():
+        ...     query = search.ask()
+        ...     outcomes = [abps.run_episode(env, query.policy, seed=0) for _ in range(query.episodes)]
+        ...     metrics = search.tell(query, outcomes)
+        >>> search.stop()
+        {'episodes': '2 of 2 episodes are used'}
     """
     if isinstance(search, SearchConfig):
         return search.make(spec, seed=seed, budget=budget)

@@ -1,7 +1,8 @@
 """Cells on disk: how far a run is, whether it is the one that is wanted, and carrying it out in this process.
 
-A study keeps no record of its own. What is finished, broken or under way is read from the run directories, so any number
-of studies on any number of machines with a shared file system can work on one grid, and none does what another did.
+A study keeps no record of its own. What is finished, broken or under way is read from the run directories, so any
+number of studies on any number of machines with a shared file system can work on one grid, and none does what another
+did.
 """
 
 import fcntl

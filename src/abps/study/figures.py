@@ -1,7 +1,8 @@
 """The paper's figures, and two of ours: functions take data and return a Matplotlib figure; nothing is read or written.
 
-Shapes: g points along x, k critics, i outer iterations, p probes. Every function takes `theme` (`style.LIGHT` or `style.DARK`).
-Matplotlib is imported when the first figure is drawn, with the Agg canvas: no display is needed and no global state is set.
+Shapes: g points along x, k critics, i outer iterations, p probes. Every function takes `theme` (`style.LIGHT` or
+`style.DARK`). Matplotlib is imported when the first figure is drawn, with the Agg canvas: no display is needed and no
+global state is set.
 """
 
 from collections.abc import Callable, Mapping, Sequence

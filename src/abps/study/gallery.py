@@ -1,7 +1,7 @@
 """Figures by name: from runs on disk to the data each figure function takes.
 
-`FIGURES` is what `abps figure --list` prints. Paper Figure 1 needs the state of a search, not its records: it is computed from a run's
-checkpoint, unless arrays made earlier lie beside it as `acquisition.npz`.
+`FIGURES` is what `abps figure --list` prints. Paper Figure 1 needs the state of a search, not its records: it is
+computed from a run's checkpoint, unless arrays made earlier lie beside it as `acquisition.npz`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

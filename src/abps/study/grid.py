@@ -1,10 +1,10 @@
 """A grid: tasks × searches × seeds × any settings, as a list of cells that are runs in the normal layout.
 
-An *axis* names one setting (`abs.step.factor`), a part by its kind (`abs.prior.aggregation=softmax,mean`), or several that
-change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`), and the values it takes. The first word says whose
-setting it is: a search's name, `task`, `budget`, or the word `preset` alone. An axis of a search multiplies the cells of
-that search only. What an axis changes is written into the run's `variant`, which is part of its path: two variants never
-share a directory.
+An *axis* names one setting (`abs.step.factor`), a part by its kind (`abs.prior.aggregation=softmax,mean`), or several
+that change together (`abs.gp.lengthscale_low+abs.gp.lengthscale_high`), and the values it takes. The first word says
+whose setting it is: a search's name, `task`, `budget`, or the word `preset` alone. An axis of a search multiplies the
+cells of that search only. What an axis changes is written into the run's `variant`, which is part of its path: two
+variants never share a directory.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """From runs to comparisons: which runs belong together, where curves end, what a table row says.
 
-A *group* is the runs of one search (with one set of settings) on one task. Runs that failed or are under way do not enter a
-group's statistics when it has finished runs: a mean over whoever got that far would change for no reason in the data.
-They stay visible, and `notices.warnings` names them.
+A *group* is the runs of one search (with one set of settings) on one task. Runs that failed or are under way do not
+enter a group's statistics when it has finished runs: a mean over whoever got that far would change for no reason in
+the data. They stay visible, and `notices.warnings` names them.
 
 Shapes: g grid points.
 """

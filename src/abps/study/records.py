@@ -1,8 +1,8 @@
 """Run directories as data: what `abps report`, `abps figure` and the statistics read.
 
-A run is a folder with `config.yaml` and `metrics.jsonl` (docs/design.md, Section 5). Runs are read while others write them,
-come from strangers, and may be cut off anywhere: a damaged file becomes a note in `Run.notes`, never an exception, and
-nothing that is read is executed.
+A run is a folder with `config.yaml` and `metrics.jsonl` (docs/design.md, Section 5). Runs are read while others write
+them, come from strangers, and may be cut off anywhere: a damaged file becomes a note in `Run.notes`, never an
+exception, and nothing that is read is executed.
 
 Shapes: i outer iterations; every column is a float64 vector (i,) with NaN where a value is missing.
 """

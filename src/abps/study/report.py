@@ -1,8 +1,8 @@
 """The report: one HTML file with its data, styles and script inside, that works without a network.
 
-`payload` turns runs into plain JSON (statistics are computed here, in tested numpy, not in the browser); `render` puts it into
-the page. Nothing from a run reaches the page as markup: text goes through JSON with "<" escaped, the script only makes text
-nodes, and a content security policy allows the file's own script by its hash and nothing else.
+`payload` turns runs into plain JSON (statistics are computed here, in tested numpy, not in the browser); `render` puts
+it into the page. Nothing from a run reaches the page as markup: text goes through JSON with "<" escaped, the script
+only makes text nodes, and a content security policy allows the file's own script by its hash and nothing else.
 """
 
 import base64

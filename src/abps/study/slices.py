@@ -1,9 +1,9 @@
 """The acquisition function on a plane through the centre, before and after the first probes (the data of paper Figure 1).
 
-A search at the end of an outer iteration knows everything that is needed: the centre and its probes are the newest points of
-the window, the critics still belong to that centre. So nothing is run again: models are built of the centre and its first t
-probes. Hyper-parameters, critics and their weights stay those of the end, so that the panels differ only in what was
-observed. Shapes: d parameters, g points per axis of the plane.
+A search at the end of an outer iteration knows everything that is needed: the centre and its probes are the newest
+points of the window, the critics still belong to that centre. So nothing is run again: models are built of the centre
+and its first t probes. Hyper-parameters, critics and their weights stay those of the end, so that the panels differ
+only in what was observed. Shapes: d parameters, g points per axis of the plane.
 """
 
 from dataclasses import replace

@@ -1,10 +1,11 @@
 """Statistics of a comparison: numpy only, no plotting, no files.
 
-Shapes: r runs (seeds) of one task, t tasks, g grid points, b bootstrap repetitions. Scores of several tasks are a sequence of
-vectors (r_t,), because tasks may have different numbers of runs. A *statistic* reduces one axis, the last by default.
+Shapes: r runs (seeds) of one task, t tasks, g grid points, b bootstrap repetitions. Scores of several tasks are a
+sequence of vectors (r_t,), because tasks may have different numbers of runs. A *statistic* reduces one axis, the last
+by default.
 
-The bootstrap is stratified: runs are drawn with replacement inside each task, tasks are kept. With few runs its percentile
-intervals are too narrow (three runs have ten distinct resamples); reports say so instead of hiding it.
+The bootstrap is stratified: runs are drawn with replacement inside each task, tasks are kept. With few runs its
+percentile intervals are too narrow (three runs have ten distinct resamples); reports say so instead of hiding it.
 """
 
 from collections.abc import Callable, Sequence
@@ -147,8 +148,8 @@ def bootstrap_curve(
 ) -> tuple[Array, Array, Array]:
     """Point-wise statistic of r curves on a common grid, (r, g), with its interval: three vectors (g,).
 
-    Whole runs are resampled, so the band keeps what neighbouring points have in common. A grid point at which any run has
-    no value stays NaN: a mean over fewer runs than before would jump for no reason in the data.
+    Whole runs are resampled, so the band keeps what neighbouring points have in common. A grid point at which any run
+    has no value stays NaN: a mean over fewer runs than before would jump for no reason in the data.
     """
     values = np.asarray(curves, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] == 0:

@@ -1,7 +1,7 @@
 """How figures look: a colour-blind safe palette (after Okabe & Ito), line styles, and a light and a dark theme.
 
-Every label has a colour *and* a line style, so that figures survive a grey printer. The searches of the paper always have
-the same colour, whatever else is in the figure.
+Every label has a colour *and* a line style, so that figures survive a grey printer. The searches of the paper always
+have the same colour, whatever else is in the figure.
 """
 
 from collections.abc import Iterable

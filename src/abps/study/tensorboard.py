@@ -41,7 +41,8 @@ class TensorBoardExport:
         if len(rows) - done < least:
             return 0
         began = (run / "metrics.jsonl").stat().st_mtime - _seconds(rows[-1])
-        # One file per call; the suffix keeps two calls within one second apart. Only `close` is sure to write everything.
+        # One file per call; the suffix keeps two calls within one second apart. Only `close` is sure to write
+        # everything.
         writer = self._make(str(target), filename_suffix=f".{done}")
         try:
             for row in rows[done:]:

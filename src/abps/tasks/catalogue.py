@@ -43,6 +43,11 @@ def task_config(name: str) -> TaskConfig:
 
     Raises:
         ConfigError: the name is empty.
+
+    Example:
+        >>> import abps
+        >>> abps.task_config("hopper").id, abps.task_config("hopper-v5").id, abps.task_config("Pendulum-v1").id
+        ('Hopper-v4', 'Hopper-v5', 'Pendulum-v1')
     """
     if not name:
         raise ConfigError("a task needs a name: one of `abps tasks`, a Gymnasium id, or module:factory")

@@ -9,7 +9,13 @@ __all__ = ["HardwareConfig", "TaskConfig"]
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What is to be controlled, and how its episodes are scored."""
+    """What is to be controlled, and how its episodes are scored.
+
+    Example:
+        >>> import abps
+        >>> abps.make_task(abps.TaskConfig(id="Pendulum-v1", name="swing", gamma=0.98)).spec.horizon
+        200
+    """
 
     id: str = setting("", "Gymnasium id or module:factory that makes the environment")
     name: str = setting("", "short name used in paths and reports")

@@ -30,7 +30,14 @@ SUPPORTED = "abps supports vector observations (1-D Box) and bounded continuous 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A checked environment: its spec for the search, and a way to make fresh copies for rollouts."""
+    """A checked environment: its spec for the search, and a way to make fresh copies for rollouts.
+
+    Example:
+        >>> import abps
+        >>> task = abps.make_task("swimmer")
+        >>> task.make_env().action_space.shape, task.shared
+        ((2,), False)
+    """
 
     config: TaskConfig
     spec: TaskSpec
@@ -49,6 +56,12 @@ def make_task(source: "str | TaskConfig | gymnasium.Env[Any, Any]", **changes: A
 
     Raises:
         TaskError: the environment cannot be made, or its spaces are not supported.
+
+    Example:
+        >>> import abps
+        >>> spec = abps.make_task("hopper", gamma=0.98).spec
+        >>> spec.observation_dim, spec.action_dim, spec.gamma
+        (11, 3, 0.98)
     """
     if isinstance(source, gymnasium.Env):
         config = replace(TaskConfig(id=_env_id(source), name=_env_id(source)), **changes)

@@ -13,7 +13,14 @@ __all__ = ["TaskSpec"]
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """The contract between a task and a search (hashable, saved with the run)."""
+    """The contract between a task and a search (hashable, saved with the run).
+
+    Example:
+        >>> import abps
+        >>> spec = abps.TaskSpec("arm", observation_dim=6, action_dim=2, action_low=(-1.0, 0.0), action_high=(1.0, 4.0))
+        >>> spec.action_centre.tolist(), spec.action_half.tolist()
+        ([0.0, 2.0], [1.0, 2.0])
+    """
 
     name: str
     observation_dim: int

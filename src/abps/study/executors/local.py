@@ -1,7 +1,7 @@
 """Cells in processes of this machine, one BLAS and XLA thread each.
 
-A cell's process is started afresh (never forked: jax does not survive a fork), in its own session so that Ctrl-C reaches
-the study alone, and ends by itself when the study's process is gone, however that died: the pipe to it breaks.
+A cell's process is started afresh (never forked: jax does not survive a fork), in its own session so that Ctrl-C
+reaches the study alone, and ends by itself when the study's process is gone, however that died: the pipe to it breaks.
 """
 
 import contextlib

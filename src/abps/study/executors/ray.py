@@ -1,7 +1,8 @@
 """Cells on a Ray cluster. All nodes must see the run directories under the same path (a shared file system) and have abps installed.
 
 A cell is one Ray task in a process of its own (`max_calls=1`). Ray's own retries are off: a lost worker comes back as
-`died`, and the schedule starts the cell again, on whatever worker is free. It then goes on from its journal, bit for bit.
+`died`, and the schedule starts the cell again, on whatever worker is free. It then goes on from its journal, bit for
+bit.
 """
 
 import os
