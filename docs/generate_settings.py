@@ -101,7 +101,8 @@ def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _summary(cls: type[Any]) -> str:
-    return " ".join((inspect.getdoc(cls) or "").split())
+    """What a class is, without its example."""
+    return " ".join((inspect.getdoc(cls) or "").partition("\n\nExample:")[0].split())
 
 
 def _table(cls: type[Any]) -> list[str]:
