@@ -197,7 +197,12 @@ def test_repeats_weigh_only_when_told_to(lab, weigh):
 def test_after_a_probe_the_last_optimum_is_polished_or_all_starts_are_tried_again(lab, monkeypatch, refit):
     """All three starts at a new centre and after the design; one or three after a probe."""
     starts, real = [], gp.fit
-    monkeypatch.setattr(gp, "fit", lambda *data, effort, **rest: starts.append(effort.starts) or real(*data, **rest))
+
+    def spy(*data, effort, **rest):
+        starts.append(effort.starts)
+        return real(*data, effort=effort, **rest)
+
+    monkeypatch.setattr(gp, "fit", spy)
     task = lab.lqr()
     lab.run(lab.search("mpd", task, refit=refit), task, 6)
     assert starts == [3, 3, 3, *[1 if refit == "warm" else 3] * 3]
