@@ -13,11 +13,11 @@ Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from abps.arrays import Array
 from abps.critics.base import Critics, CriticsPart, FitReport
@@ -38,6 +38,8 @@ SPREAD_FLOOR = 1e-3
 MOST_SQUARES = 14
 """Products of states are used up to so many observations."""
 STEPS_PER_FEATURE, FEWEST_FEATURES = 12, 8
+TRACE_BLOCK = 64
+"""Rows of one product with the decay matrix that makes eligibility traces."""
 TRIM, STILL = 0.02, 1e-6
 """Quantiles at which states are trimmed before their scale is measured; spreads below `STILL` count as one."""
 REWARD_QUANTILE, REWARD_REACH = 0.05, 3.0
@@ -284,8 +286,25 @@ class EpisodicCritics(Critics):
 
 
 def _traces(features: NDArray[np.float32], decay: float) -> NDArray[np.float32]:
-    """Eligibility traces z_t = φ_t + γλ z_{t−1} (n, P) of one episode."""
-    return lfilter(np.float32([1.0]), np.float32([1.0, -decay]), features, axis=0)
+    """Eligibility traces z_t = φ_t + γλ z_{t−1} (n, P) of one episode, a block of rows at a time."""
+    reach, powers = _decay_matrix(decay)
+    traces, carried = np.empty_like(features), None
+    for start in range(0, len(features), TRACE_BLOCK):
+        block = features[start : start + TRACE_BLOCK]
+        rows = len(block)
+        part = np.matmul(reach[:rows, :rows], block, out=traces[start : start + rows])
+        if carried is not None:
+            part += powers[:rows, None] * carried
+        carried = part[-1]
+    return traces
+
+
+@lru_cache(maxsize=64)
+def _decay_matrix(decay: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Powers of a decay by how many rows lie between two of a block, and by how many since the block before."""
+    lags = np.subtract.outer(np.arange(TRACE_BLOCK), np.arange(TRACE_BLOCK))
+    reach = np.where(lags >= 0, decay ** np.maximum(lags, 0), 0.0).astype(np.float32)
+    return reach, (decay ** np.arange(1, TRACE_BLOCK + 1)).astype(np.float32)
 
 
 def _robust_scale(states: NDArray[np.floating]) -> tuple[Array, Array]:
