@@ -5,6 +5,7 @@ python docs/generate_settings.py            # `make docs` does it; a test fails 
 
 import dataclasses
 import inspect
+import textwrap
 import typing
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -64,7 +65,7 @@ def page() -> str:
     """Return the whole page."""
     lines = [HEAD]
     for title, cls, note in GROUPS:
-        lines += [f"## {title}", "", _summary(cls), "", *_table(cls), "", *([note, ""] if note else [])]
+        lines += [f"## {title}", "", _summary(cls), "", *_table(cls), "", *([wrapped(note), ""] if note else [])]
     lines += _tasks()
     for search in searches():
         for preset in PRESETS:
@@ -102,7 +103,12 @@ def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def _summary(cls: type[Any]) -> str:
     """What a class is, without its example."""
-    return " ".join((inspect.getdoc(cls) or "").partition("\n\nExample:")[0].split())
+    return wrapped((inspect.getdoc(cls) or "").partition("\n\nExample:")[0])
+
+
+def wrapped(text: str) -> str:
+    """Prose in lines of at most 120 characters."""
+    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(cls: type[Any]) -> list[str]:
