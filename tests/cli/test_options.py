@@ -1,11 +1,14 @@
 """Settings as options: every type of field, parts by kind, and a sentence for every mistake."""
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from abps.cli.ask import AskArguments, NewArguments
 from abps.cli.options import Group, flag_of, options_of, parse, positional, split_words
@@ -14,6 +17,7 @@ from abps.critics.lstd_config import Lstd
 from abps.errors import ConfigError
 from abps.model.kernel import Matern52
 from abps.search.budget import BudgetConfig
+from abps.search.local import LocalSearchConfig
 from abps.search.recipes import abs_recipe
 from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.settings import require, setting
@@ -299,3 +303,41 @@ def test_the_task_is_found_wherever_it_stands(task: str, words: list[str]) -> No
 def test_flags_have_no_underscores() -> None:
     for item in dataclasses.fields(BudgetConfig):
         assert "_" not in flag_of(item.name)
+
+
+FLAGS = [
+    "--count",
+    "--rate",
+    "--flag",
+    "--no-flag",
+    "--limit",
+    "--parts",
+    "--words",
+    "--folder",
+    "--inner.size",
+    "--inner",
+]
+WORDS = st.one_of(
+    st.sampled_from(
+        [*FLAGS, "--", "-", "-h", "--inner.", "--.size", "--no-", "--=3", "---count", "none", "left", "-1", ""]
+    ),
+    st.builds("{}={}".format, st.sampled_from(FLAGS), st.text(max_size=4)),
+    st.text(max_size=6),
+)
+
+
+@hypothesis.given(st.lists(WORDS, max_size=6))
+@hypothesis.settings(max_examples=150)
+def test_whatever_is_typed_is_read_or_refused(words: list[str]) -> None:
+    with contextlib.suppress(ConfigError):
+        assert isinstance(read(*words), Outer)
+
+
+@hypothesis.given(st.lists(st.sampled_from([
+    "--step", "walk", "scaled-direction", "--step.length", "0.1", "--step.factor", "--prior", "constant", "advantage",
+    "--prior.critics", "lstd", "--prior.critics.features", "relu", "none", ":", "a:b", "abps:register", "--gp.kernel",
+]), max_size=7))  # fmt: skip
+@hypothesis.settings(max_examples=60)
+def test_whatever_parts_are_named_they_are_made_or_refused(words: list[str]) -> None:
+    with contextlib.suppress(ConfigError):
+        assert isinstance(search(*words), LocalSearchConfig)

@@ -1,4 +1,4 @@
-"""`abps train` and `abps resume`: what they print, write and return."""
+"""`abps train` and `abps resume` (train.py, resume.py, helptext.py, progress.py): what they print, write and return."""
 
 import json
 import os
