@@ -2,8 +2,8 @@
 
     python examples/ask_tell.py [search] [episodes]       # a minute at most; `ars` and 150 when nothing is given
 
-This is what `abps train` does, without its files, processes and progress bar. An episode may come from anywhere (a simulator,
-a robot, a log): `tell` wants a `Trajectory`, or `Failed(reason)` when there is none.
+This is what `abps train` does, without its files, processes and progress bar. An episode may come from anywhere (a
+simulator, a robot, a log): `tell` wants a `Trajectory`, or `Failed(reason)` when there is none.
 """
 
 import sys
@@ -28,11 +28,13 @@ def main(name: str = "ars", episodes: int = 150) -> float:
     value = abps.run_episode(env, result.incumbent, seed=10_000).total()
     print(f"{name} used {result.episodes} episodes, {result.steps} steps: {', '.join(search.stop().values())}.")
     print(
-        f"A fresh episode of its current policy returns {value:.0f}; the best one seen returned {result.best_return:.0f}."
+        f"A fresh episode of its current policy returns {value:.0f}; the best one seen returned "
+        f"{result.best_return:.0f}."
     )
     env.close()
     return value
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2], *(int(number) for number in sys.argv[2:3]))
+    words = sys.argv[1:]
+    main(words[0] if words else "ars", int(words[1]) if len(words) > 1 else 150)

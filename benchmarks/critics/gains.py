@@ -1,11 +1,13 @@
 """What a step really gains at the stored pairs: J(θ + step) − J(θ) along four directions, for steps of several lengths.
 
-    python benchmarks/critics/gains.py                                        # only what is missing is computed, one line of gains.jsonl a pair
-    python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md
+    python benchmarks/critics/gains.py                        # only what is missing is computed, one line of
+    gains.jsonl a pair python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md
 
-Directions: the true gradient, ∇m̂ of the preset's critics (softmax), and ABS's Σ⁻¹μ under softmax and under evidence. A length is the root mean square change of the actions on the centre's
-states, in halves of their ranges, the measure of `action_cap`. J is the discounted scaled return, mean over `EPISODES` episodes from the same initial states.
-The true gradient is that of J smoothed over perturbations of std 0.01 (`truth.py`): where J falls steeply on all sides of θ, it is not the slope at θ itself.
+Directions: the true gradient, ∇m̂ of the critics `cpu` (softmax), and ABS's Σ⁻¹μ under softmax and under evidence
+(called `marginal` today). A length is the root mean square change of the actions on the centre's states, in halves of
+their ranges. J is the discounted scaled return, mean over `EPISODES` episodes from the same initial states. The true
+gradient is that of J smoothed over perturbations of std 0.01 (`truth.py`): where J falls steeply on all sides of θ, it
+is not the slope at θ itself.
 """
 
 import argparse
@@ -17,15 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pairs import WORK
-from study import CPU, Case, known_pairs, open_case
+from study import AGGREGATIONS, CPU, Case, known_pairs, open_case
 from threadpoolctl import threadpool_limits
 from truth import horizon
 
-from abps.config import CriticsConfig
-from abps.critics import make_critics
-from abps.policies import Policy
+from abps.model.neighbourhood import Neighbourhood
+from abps.policies.policy import PolicySpace
 from abps.rollouts.episode import run_episode
-from abps.search.abs import Abs
 from abps.seeding import integer_seed
 
 RESULTS = Path(__file__).parent / "gains.jsonl"
@@ -41,10 +41,10 @@ DIRECTIONS = {
 Array = NDArray[np.float64]
 
 
-def of_length(search: Abs, step: Array, length: float) -> Array:
-    """The step scaled so that it changes the actions by so much; unlike ABS's own cap, it lengthens short ones."""
+def of_length(near: Neighbourhood, step: Array, length: float) -> Array:
+    """The step scaled so that it changes the actions by so much."""
     for _ in range(SCALINGS):
-        change = search.action_change(search.centre + step)
+        change = near.action_change(near.centre.parameters + step)
         if abs(change - length) <= TOLERANCE * length:
             return step
         step = step * (length / change)
@@ -55,23 +55,29 @@ def value(case: Case, parameters: Array) -> float:
     """J of a policy, in scaled units."""
     task = case.pair.run.task
     spec, env = replace(task.spec, horizon=horizon(task)), task.make_env()
-    policy = Policy(spec, parameters, case.centre.normaliser)
+    policy = PolicySpace(case.space.policy_class, spec).policy(parameters, case.near.centre.normaliser)
     seeds = [integer_seed(0, "critic-study", "gain", number) for number in range(EPISODES)]
-    returns = [run_episode(env, policy, seed).total(spec.gamma, spec.reward_shift) for seed in seeds]
-    return float(np.mean(returns)) / case.scale
+    returns = [case.objective.total(run_episode(env, policy, seed)) for seed in seeds]
+    return float(np.mean(returns)) / case.near.scale
 
 
 def gains(case: Case) -> dict[str, Any]:
-    critics = make_critics(CriticsConfig(**CPU), case.spec, case.centre.policy_class, 0)
-    critics.start_centre(case.centre, case.replay(0), case.scale)
-    search = case.abs_with(critics, "softmax")
+    """The gains of one pair."""
+    near, learner = case.near, case.learner(CPU, 0)
+    learner.new_centre(near, case.replay(0), case.pair.iteration)
+    models = {name: case.abs_with(learner, aggregation) for name, aggregation in AGGREGATIONS.items()}
+    steps = {
+        name: model.posterior_given_weights(model.weights(weights)).direction
+        for name, (model, weights) in models.items()
+    }
     directions = {
         "truth": case.truth.gradient,
-        "critics": search.mean_gradient(),
-        "abs": search.settled_posterior().direction,
-        "abs_evidence": case.abs_with(critics, "evidence").settled_posterior().direction,
+        "critics": models["softmax"][0].mean_gradient(),
+        "abs": steps["softmax"],
+        "abs_evidence": steps["evidence"],
     }
-    start = value(case, search.centre)
+    centre = near.centre.parameters
+    start = value(case, centre)
     result: dict[str, Any] = {
         "pair": case.pair.name,
         "episodes": EPISODES,
@@ -79,8 +85,8 @@ def gains(case: Case) -> dict[str, Any]:
         "value": round(start, 4),
     }
     for name, direction in directions.items():
-        steps = [of_length(search, direction, length) for length in LENGTHS]
-        result[name] = [round(value(case, search.centre + step) - start, 4) for step in steps]
+        taken = [of_length(near, direction, length) for length in LENGTHS]
+        result[name] = [round(value(case, centre + step) - start, 4) for step in taken]
     return result
 
 
@@ -101,8 +107,11 @@ def render(results: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# What a step gains",
         "",
-        "Made by `python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md`; README.md says what it means. Columns: change of the actions.",
-        f"Mean gain of J (scaled) over the pairs of a task, and how many of them gain; {EPISODES} episodes each. The true gradient is that of J smoothed over perturbations of std 0.01.",
+        "Made by `python benchmarks/critics/gains.py --table > benchmarks/critics/GAINS.md`; "
+        "README.md says what it means. "
+        "Columns: change of the actions.",
+        f"Mean gain of J (scaled) over the pairs of a task, and how many of them gain; {EPISODES} episodes each. "
+        "The true gradient is that of J smoothed over perturbations of std 0.01.",
         "",
         f"| task | pairs | direction | {lengths} |",
         "|---|---:|---|" + "---:|" * len(LENGTHS),

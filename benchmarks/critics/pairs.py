@@ -1,11 +1,13 @@
-"""Make the (θ, replay) pairs of the critic study: run a search once, keep every policy it tried, and roll them out again wherever the study is.
+"""Make the (θ, replay) pairs of the critic study: run a search once, keep every policy it tried, and run them again
+later.
 
-    python benchmarks/critics/pairs.py cheetah --seed 0 --iterations 25      # from the project's folder, inside its environment
+    python benchmarks/critics/pairs.py cheetah --seed 0 --iterations 25      # from the project's folder
 
-A run is stored as a recipe (`data/runs`, in git, at most 0.6 MB): every query's parameters, role, outer iteration and normaliser, and the return of every
-episode. An episode follows from its policy and its seed, so the replay is made anew from the recipe, compared with the stored returns and cached in
-the work folder (`runs/critic-study`, not in git); the library that chose the policies is not needed for it. A recipe that is there is never changed.
-A *pair* is a run cut off after an outer iteration: θ is that iteration's centre, the replay everything told by then.
+A run is stored as a recipe (`data/runs`, in git, at most 0.6 MB): every query's parameters, role, outer iteration and
+normaliser, and the return of every episode. An episode follows from its policy and its seed, so the replay is made
+anew from the recipe, compared with the stored returns and cached in the work folder (`runs/critic-study`, not in git);
+the library that chose the policies is not needed for it. A recipe that is there is never changed. A *pair* is a run
+cut off after an outer iteration: θ is that iteration's centre, the replay everything told by then.
 
 Shapes: q queries, e episodes, N steps in all, d parameters, s and a observation and action sizes.
 """
@@ -20,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abps.normaliser import Normaliser
-from abps.policies import Policy
-from abps.presets import search_config, task_config
+from abps.policies.policy import Policy, PolicySpace
 from abps.rollouts.episode import run_episode
 from abps.search.base import Query
-from abps.search.registry import make_search
+from abps.search.registry import make_search, search_config
 from abps.seeding import integer_seed
+from abps.tasks.catalogue import task_config
 from abps.tasks.gym import Task, make_task
 from abps.trajectory import Trajectory
 
@@ -52,6 +54,7 @@ class StoredRun:
     """A finished run of a search on a task."""
 
     task: Task
+    space: PolicySpace
     search: str
     seed: int
     queries: list[StoredQuery]
@@ -128,12 +131,13 @@ def episode_seed(seed: int, episode: int) -> int:
 def load_run(task_name: str, search: str, seed: int, work: Path = WORK) -> StoredRun:
     """A run with all its episodes, rolled out anew from its recipe where they are not cached."""
     recipe, task = _load(recipe_file(task_name, search, seed)), make_task(task_config(task_name))
+    space = PolicySpace(search_config(search, task_name).policy, task.spec)
     normalisers = [
         Normaliser(int(count), mean, m2)
         for count, mean, m2 in zip(recipe["counts"], recipe["means"], recipe["m2s"], strict=True)
     ]
     policies = [
-        Policy(task.spec, parameters, normaliser)
+        space.policy(parameters, normaliser)
         for parameters, normaliser in zip(recipe["parameters"], normalisers, strict=True)
     ]
     episodes = _episodes(work / f"{task_name}-{search}-{seed}.npz", task, seed, policies, recipe)
@@ -144,7 +148,7 @@ def load_run(task_name: str, search: str, seed: int, work: Path = WORK) -> Store
             policies, recipe["roles"], recipe["iterations"], recipe["episodes"], ends, strict=True
         )
     ]
-    return StoredRun(task, search, seed, queries)
+    return StoredRun(task, space, search, seed, queries)
 
 
 def _episodes(cache: Path, task: Task, seed: int, policies: list[Policy], recipe: dict[str, Any]) -> list[Trajectory]:

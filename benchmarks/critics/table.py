@@ -22,8 +22,9 @@ COLUMNS = (
 )
 HEAD = """# Results of the critic study
 
-Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what the methods are and what it means.
-Medians over different pairs are not comparable: where a method was not run on all of them, read the table of every pair."""
+Made by `python benchmarks/critics/study.py --table > benchmarks/critics/RESULTS.md`; README.md says what the methods
+are and what it means. Medians over different pairs are not comparable: where a method was not run on all of them, read
+the table of every pair."""
 TRUSTED = 0.4
 """Pairs whose truth is less reliable than this are shown but not judged."""
 CHOSEN_ON = (0, 1)
@@ -33,11 +34,13 @@ FAILED = 0.35
 PRESET, AGGREGATION = "cpu", "evidence"
 """The critics of the preset `cpu`, and how it makes one mean function of them."""
 COLLAPSED = -5.0
-"""Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless alike."""
+"""Validation scores are cut off here before their rank correlation with the cosine is taken: below, all are useless
+alike."""
 
 
 def render(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
-    """The whole page: all pairs, then what came out at those that the settings were chosen on, and at those held out."""
+    """The whole page: all pairs, then what came out at those that the settings were chosen on, and at those held
+    out."""
     parts = [HEAD, _truths(pairs)]
     for title, chosen in (("Pairs that the settings of `cpu` were chosen on", True), ("Pairs held out", False)):
         part = [pair for pair in pairs if (_seed(pair) in CHOSEN_ON) == chosen]
@@ -134,7 +137,8 @@ def _scores(pairs: list[str], results: dict[tuple[str, str], Result]) -> str:
             f"- rank correlation of R̃² with the cosine over all {len(cosines)} members of all pairs and methods: "
             f"{rank_correlation(np.array(validation), np.array(cosines)):.2f}; inside one ensemble (median): "
             f"{np.median(inside):.2f}",
-            f"- rank correlation of the evidence gained by the critics with the cosine of their aggregated gradient, over "
+            "- rank correlation of the evidence gained by the critics with the cosine of their "
+            "aggregated gradient, over "
             f"{len(gains)} ensembles: {rank_correlation(np.array(gains), np.array(aggregated)):.2f}",
         ]
     return "\n".join(lines)
@@ -167,7 +171,8 @@ def _signs(result: Result, aggregation: str) -> tuple[float, float]:
 
 
 def _alarms(pairs: list[str], methods: list[str], results: dict[tuple[str, str], Result]) -> str:
-    """For every kind of critics: failures, and at how many of them, and of the other pairs, a sign of failure stands."""
+    """For every kind of critics: failures, and at how many of them, and of the other pairs, a sign of failure
+    stands."""
     lines = [f"## Failures (cosine of ∇m̂ below {FAILED}) of every kind of critics, and how many of them are seen", ""]
     lines += [
         "Seen: the best R̃² is negative, or the critics lose evidence. Alarms: the same at pairs without a failure.",

@@ -1,11 +1,12 @@
-"""The true gradient of the discounted return at the centre of a pair, by antithetic Monte-Carlo with common random numbers.
+"""The true gradient of the discounted return at the centre of a pair: antithetic Monte-Carlo, common random numbers.
 
     python benchmarks/critics/truth.py cheetah 0 12 --directions 500
 
-Every direction ε ~ N(0, I) is tried as θ ± 0.01·ε from the same initial state; the gradient is the least-squares fit of the differences'
-slopes on the directions. The horizon ends where γᵀ falls below 0.5 %. The differences are stored in `data/` (small, in git, with θ and its
-normaliser) and more directions can be added any time. Reliability: cosine r between the gradients of two halves of the directions; for the
-full set, 2r / (1 + r) is what two such sets would have, and its root the largest cosine that a perfect critic can show.
+Every direction ε ~ N(0, I) is tried as θ ± 0.01·ε from the same initial state; the gradient is the least-squares fit
+of the differences' slopes on the directions. The horizon ends where γᵀ falls below 0.5 %. The differences are stored
+in `data/` (small, in git, with θ and its normaliser) and more directions can be added any time. Reliability: cosine r
+between the gradients of two halves of the directions; for the full set, 2r / (1 + r) is what two such sets would have,
+and its root the largest cosine that a perfect critic can show.
 
 Shapes: n directions, d parameters.
 """
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from pairs import WORK, Pair, load_run, pair_of
 
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies.policy import PolicySpace
 from abps.rollouts.episode import run_episode
 from abps.seeding import generator, integer_seed
 from abps.tasks.gym import Task
@@ -75,13 +76,14 @@ def measure(pair: Pair, directions: int) -> None:
         )
     ups, downs = (list(part) for part in _stored(path))
     env, start = task.make_env(), time.process_time()
+    space = PolicySpace(pair.run.space.policy_class, spec)
     while len(ups) < directions:
         for number in range(len(ups), min(len(ups) + BATCH, directions)):
             step = STD * direction(number, centre.parameters.size)
             for sign, values in ((1.0, ups), (-1.0, downs)):
-                policy = Policy(spec, centre.parameters + sign * step, centre.normaliser)
+                policy = space.policy(centre.parameters + sign * step, centre.normaliser)
                 trajectory = run_episode(env, policy, integer_seed(0, "critic-study", "truth", number))
-                values.append(trajectory.total(spec.gamma, spec.reward_shift) / (spec.reward_scale or 1.0))
+                values.append(trajectory.total(spec.gamma) / (spec.reward_scale or 1.0))
         _store(path, centre.parameters, centre.normaliser, ups, downs)
     truth = load_truth(pair.name)
     seconds = time.process_time() - start

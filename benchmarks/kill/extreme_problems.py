@@ -40,12 +40,14 @@ def main() -> int:
             except Exception:
                 wrong += 1
                 print(
-                    f"{search}, problem {seed} ({task.kind}, scale {task.scale:.1e}):\n{traceback.format_exc(limit=-4)}",
+                    f"{search}, problem {seed} ({task.kind}, scale "
+                    f"{task.scale:.1e}):\n{traceback.format_exc(limit=-4)}",
                     flush=True,
                 )
         noted = ", ".join(f"{name} in {count}" for name, count in sorted(fallbacks.items())) or "none"
         print(
-            f"{search:6} {len(seeds) - wrong} of {len(seeds)} problems run to the end; fallbacks noted in the last iteration: "
+            f"{search:6} {len(seeds) - wrong} of {len(seeds)} problems run to the end; fallbacks "
+            "noted in the last iteration: "
             f"{noted}; {time.monotonic() - started:.0f} s",
             flush=True,
         )

@@ -2,8 +2,8 @@
 
     python benchmarks/kill/fuzz_files.py [--cases 12000] [--seed 0] > benchmarks/kill/fuzz_files.txt
 
-The memory of the process is limited, so that a file that makes a loader believe in an enormous array is found out. The exit code is 0
-only when nothing but `AbpsError` came out and no finished episode was lost.
+The memory of the process is limited, so that a file that makes a loader believe in an enormous array is found out. The
+exit code is 0 only when nothing but `AbpsError` came out and no finished episode was lost.
 """
 
 import argparse
@@ -51,7 +51,8 @@ def main() -> int:
     for target, counter in counts.items():
         print(f"{target:22} " + "  ".join(f"{name} {count}" for name, count in sorted(counter.items())))
     print(
-        f"{arguments.cases} cases ({arguments.search}): {wrong} wrong; slowest case {slowest:.2f} s; {time.monotonic() - started:.0f} s in all"
+        f"{arguments.cases} cases ({arguments.search}): {wrong} wrong; slowest case {slowest:.2f} s; "
+        f"{time.monotonic() - started:.0f} s in all"
     )
     return 1 if wrong else 0
 

@@ -2,8 +2,8 @@
 
     python benchmarks/kill/kill_many.py [--kills 500] [--seed 0] > benchmarks/kill/kill_many.txt
 
-Runs differ in search, checkpoint interval, failing episodes, workers (episodes overtake each other and wait in the spool) and critics
-(`droq` starts jax in every session). The exit code is 0 only when no run differs.
+Runs differ in search, checkpoint interval, failing episodes, workers (episodes overtake each other and wait in the
+spool) and critics (`droq` starts jax in every session). The exit code is 0 only when no run differs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 
 import killing
 
-from abps.config import CriticsConfig
+from abps.critics.droq_config import Droq
 
 VARIANTS = {
     "plain": {},
@@ -25,9 +25,7 @@ VARIANTS = {
     "failing episodes, checkpoint every 3": {"env": "FlakyEnv", "checkpoint_every": 3},
     "no checkpoint": {"checkpoint_every": 1000},
 }
-DROQ = CriticsConfig(
-    kind="droq", members=2, replay=50, width=8, batch=8, steps_first=8, steps_probe=8, steps_centre=8, groups=2
-)
+DROQ = Droq(members=2, replay=50, width=8, batch=8, steps_first=8, steps_probe=8, steps_centre=8)
 
 
 def cases() -> list[tuple[str, str, dict]]:
@@ -66,13 +64,15 @@ def main() -> int:
                 killed, wrong = killing.kill_until(zygote, reference, path, rng, 8, 0.3 * length)
                 total, runs, wrong_runs = total + killed, runs + 1, wrong_runs + bool(wrong)
                 print(
-                    f"{search:6} {label:38} {killed:2} kills  {'DIFFERS: ' + '; '.join(wrong) if wrong else 'identical'}",
+                    f"{search:6} {label:38} {killed:2} kills  "
+                    f"{'DIFFERS: ' + '; '.join(wrong) if wrong else 'identical'}",
                     flush=True,
                 )
             round_number += 1
     zygote.close()
     print(
-        f"{total} kills of {runs} runs: {wrong_runs} differ from the uninterrupted run ({time.monotonic() - started:.0f} s)"
+        f"{total} kills of {runs} runs: {wrong_runs} differ from the uninterrupted run "
+        f"({time.monotonic() - started:.0f} s)"
     )
     return 1 if wrong_runs else 0
 

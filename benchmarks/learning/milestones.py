@@ -1,11 +1,11 @@
 """Runs of several searches side by side at a few numbers of episodes: returns, and the minutes it took to get there.
 
-    abps compare hopper,cheetah --searches abs,mpd,ars --seeds 0-2 --episodes 1000 --runs runs/critics \\
-        --axis abs.aggregation=softmax,evidence --axis abs.critics.kind=lstd,droq
+    abps compare hopper,cheetah --searches abs,mpd,ars --seeds 0-2 --episodes 1000 --runs runs/critics --preset paper \\
+        --axis abs.prior.aggregation=softmax,marginal --axis abs.prior.critics=lstd,droq
     python benchmarks/learning/milestones.py runs/critics --at 500 1000
 
-A cell shows the median over seeds and, in brackets, the lowest and highest. A run that has not come as far is left out there, and the number of
-runs that did is shown when it is not all of them.
+A cell shows the median over seeds and, in brackets, the lowest and highest. A run that has not come as far is left out
+there, and the number of runs that did is shown when it is not all of them.
 """
 
 import argparse

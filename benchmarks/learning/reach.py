@@ -1,9 +1,10 @@
 """How fast searches learn: the episodes until the centre's evaluated return reaches a target, for several seeds.
 
-    python benchmarks/learning/reach.py ars-swimmer mpd-cheetah --jobs 2     # from the project's folder, inside its environment
+    python benchmarks/learning/reach.py ars-swimmer mpd-cheetah --jobs 2     # from the project's folder, inside its
+    environment
 
-Every (case, seed) is an ordinary run under `runs/benchmarks`, so an interrupted benchmark goes on where it stopped and a
-finished one is only read. The centre is evaluated on fresh episodes that are not counted; a run ends at its target.
+Every (case, seed) is an ordinary run under `runs/benchmarks`, so an interrupted benchmark goes on where it stopped and
+a finished one is only read. The centre is evaluated on fresh episodes that are not counted; a run ends at its target.
 """
 
 import argparse
@@ -16,10 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abps.config import BudgetConfig, RunConfig, replace
-from abps.presets import search_config, task_config
+from abps.policies.linear import LinearTanh
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, create_directory, run_path, stamp_versions
 from abps.run.loop import train
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
+from abps.tasks.catalogue import task_config
 
 UNDISCOUNTED = {"gamma": 1.0, "reward_scale": 400.0}
 """Swimmer's undiscounted return lies within ± 400."""
@@ -37,11 +42,12 @@ class Case:
     evaluate_every: int = 1
     preset: str = "cpu"
     task_changes: dict[str, Any] = field(default_factory=dict)
+    search_changes: dict[str, Any] = field(default_factory=dict)
 
 
 CASES = {
     "ars-swimmer": Case("ars", "swimmer", 325.0, 1000, 3, 10),
-    "ars-swimmer-tanh": Case("ars", "swimmer", 325.0, 1000, 3, 10, task_changes={"policy": "linear-tanh"}),
+    "ars-swimmer-tanh": Case("ars", "swimmer", 325.0, 1000, 3, 10, search_changes={"policy": LinearTanh()}),
     "ars-pendulum": Case("ars", "pendulum", 1000.0, 1000, 3, 2),
     "mpd-swimmer": Case("mpd", "swimmer", 325.0, 700, 4, task_changes=UNDISCOUNTED),
     "gibo-swimmer": Case("gibo", "swimmer", 325.0, 700, 4, task_changes=UNDISCOUNTED),
@@ -65,9 +71,9 @@ class Row(NamedTuple):
 def settings_of(case: Case, seed: int) -> RunSettings:
     """The preset's settings, a budget that ends at the target, and an evaluation of the centre alone."""
     return RunSettings(
-        task=replace(task_config(case.task, case.search, case.preset), **case.task_changes),
+        task=replace(task_config(case.task), **case.task_changes),
         search=case.search,
-        search_config=search_config(case.search, case.task, case.preset),
+        search_config=replace(search_config(case.search, case.task, case.preset), **case.search_changes),
         budget=BudgetConfig(episodes=case.episodes, target=case.target),
         run=RunConfig(evaluate_every=case.evaluate_every, evaluate_probes="none", checkpoint_every=10),
         seed=seed,
@@ -93,7 +99,7 @@ def measure(name: str, seed: int, root: Path) -> Row:
 def table(name: str, rows: list[Row]) -> str:
     """The rows of one case as Markdown, with the verdict under them."""
     case = CASES[name]
-    changes = "".join(f", {key} {value}" for key, value in case.task_changes.items())
+    changes = "".join(f", {key} {value}" for key, value in {**case.task_changes, **case.search_changes}.items())
     lines = [
         f"### {name}: centre reaches {case.target:g} within {case.episodes} episodes (preset {case.preset}{changes})",
         "",

@@ -1,9 +1,11 @@
-"""Local Bayesian optimisation beside ARS and CMA-ES on functions drawn from a Gaussian process (issue of the GIBO paper's Section 5.1).
+"""Local Bayesian optimisation beside ARS and CMA-ES on functions drawn from a Gaussian process (GIBO paper, Section
+5.1).
 
     python benchmarks/learning/synthetic.py --functions 5        # from the project's folder, inside its environment
 
-Every search gets 300 noisy evaluations of a function on [0, 1]^d, the initial design included, and is judged by the true relative error
-(f* − f(x)) / f* of the point it stands on. All start from the middle of the cube. CMA-ES is the `cma` package's, started with σ = 0.2.
+Every search gets 300 noisy evaluations of a function on [0, 1]^d, the initial design included, and is judged by the
+true relative error (f* − f(x)) / f* of its current point. All start from the middle of the cube. CMA-ES is the `cma`
+package's, started with σ = 0.2.
 """
 
 import argparse
@@ -12,10 +14,21 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import AcquisitionConfig, ArsConfig, BudgetConfig, GiboConfig, GpConfig, MpdConfig, replace
+from abps.acquisition import ExpectedAscent, MaximiseCriterion, TraceReduction
+from abps.model import GP
+from abps.model.prior import ConstantPrior
+from abps.policies.linear import ClippedLinear
+from abps.policies.observations import RawObservations
 from abps.rollouts import run_episode
+from abps.search.ars import ArsConfig
+from abps.search.budget import BudgetConfig
+from abps.search.local import LocalSearchConfig
+from abps.search.plan import CentreThenProbes
 from abps.search.registry import make_search
 from abps.seeding import integer_seed
+from abps.settings import replace
+from abps.steps.gradient import NormalisedGradient
+from abps.steps.walk import Walk
 from abps.tasks.gym import make_task
 from abps.tasks.synthetic import SMOOTHNESS, SPREAD, SyntheticFunction, mean_distance, synthetic_task
 
@@ -27,35 +40,33 @@ SEARCHES = ("mpd", "gibo", "ars", "cma")
 def settings(name: str, dimension: int):
     """One setting per search for all dimensions, chosen on functions 100 to 102.
 
-    Noise is the same everywhere and known to be about 0.1, so that no evaluation is spent on repeating the centre. MPD gets the lengthscales' bounds of
-    the prior that the functions come from (with GIBO's wide ones it was at 0.178 instead of 0.106 to 0.156, d = 36) and moves after every four probes.
+    Noise is the same everywhere and known to be about 0.1, so that no evaluation is spent on repeating the centre. MPD
+    gets the lengthscales' bounds of the prior that the functions come from (with GIBO's wide ones it was at 0.178
+    instead of 0.106 to 0.156, d = 36) and moves after every four probes.
     """
     if name == "mpd":
         unit = SMOOTHNESS * mean_distance(dimension) / np.sqrt(dimension)
         low, high = (float(factor * unit) for factor in SPREAD)
-        return MpdConfig(
-            centre_episodes=1,
-            probes=4,
-            window=40,
-            design_std=0.1,
-            step=0.02,
-            mean_bound=10.0,
-            gp=GpConfig(lengthscale_low=low, lengthscale_high=high, noise_floor=NOISE),
-            acquisition=AcquisitionConfig(radius=0.1),
+        return LocalSearchConfig(
+            policy=ClippedLinear(),
+            prior=ConstantPrior(bound=10.0),
+            gp=GP(lengthscale_low=low, lengthscale_high=high, noise_floor=NOISE),
+            probing=MaximiseCriterion(ExpectedAscent(), radius=0.1, start_std=0.1),
+            step=Walk(length=0.02),
+            plan=CentreThenProbes(centre_episodes=1, probes=4, window=40, design_std=0.1),
         )
     if name == "gibo":
         probes = max(6, dimension // 3)
-        return GiboConfig(
-            centre_episodes=1,
-            probes=probes,
-            window=5 * (1 + probes),
-            design_std=0.1,
-            step=0.15,
-            mean_bound=10.0,
-            gp=GpConfig(lengthscale_low=0.05, lengthscale_high=0.5, noise_floor=NOISE),
-            acquisition=AcquisitionConfig(radius=0.25),
+        return LocalSearchConfig(
+            policy=ClippedLinear(),
+            prior=ConstantPrior(bound=10.0),
+            gp=GP(lengthscale_low=0.05, lengthscale_high=0.5, noise_floor=NOISE),
+            probing=MaximiseCriterion(TraceReduction(), radius=0.25, start_std=0.1),
+            step=NormalisedGradient(length=0.15),
+            plan=CentreThenProbes(centre_episodes=1, probes=probes, window=5 * (1 + probes), design_std=0.1),
         )
-    return ArsConfig(step=0.1, noise=0.1, directions=max(4, dimension // 4), top=max(4, dimension // 4))
+    count = max(4, dimension // 4)
+    return ArsConfig(observations=RawObservations(), step=0.1, noise=0.1, directions=count, top=count)
 
 
 def with_search(name: str, function: SyntheticFunction, dimension: int, seed: int) -> float:

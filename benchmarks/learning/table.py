@@ -1,10 +1,11 @@
-"""The results table: six tasks × {abs, mpd, ars} × 3 seeds at 300 episodes (preset `cpu`), written to benchmarks/RESULTS.md.
+"""The results table: six tasks × {abs, mpd, ars} × 3 seeds at 300 episodes (preset `cpu`), written to
+benchmarks/RESULTS.md.
 
     python benchmarks/learning/table.py --hours 2         # from the project's folder, inside its environment
 
-One resumable command: cells are ordinary runs under `runs/table`; what is done is skipped, what was cut off goes on, and the
-table is written anew from whatever is there, naming the cells that are missing. Cheap cells run first, so that a short time
-gives whole rows instead of pieces of all. Only the part of RESULTS.md between the two marks is replaced.
+One resumable command: cells are ordinary runs under `runs/table`; what is done is skipped, what was cut off goes on,
+and the table is written anew from whatever is there, naming the cells that are missing. Cheap cells run first, so that
+a short time gives whole rows instead of pieces of all. Only the part of RESULTS.md between the two marks is replaced.
 """
 
 import argparse
@@ -17,8 +18,9 @@ import time
 from pathlib import Path
 
 from abps.cli.study_view import make_view
-from abps.config import ArsConfig, replace
 from abps.run.directory import stamp_versions
+from abps.search.ars import ArsConfig
+from abps.settings import replace
 from abps.study.cells import find
 from abps.study.executors import make_executor
 from abps.study.grid import Cell, Grid, make_cells, parse_names, parse_seeds
@@ -38,7 +40,8 @@ SEARCH_COST = {"ars": 1.0, "mpd": 1.5, "abs": 3.0}
 """Rough costs relative to each other; they decide the order and nothing else."""
 
 EVALUATE_EPISODES = 15
-"""ARS iterations can be as short as two episodes; evaluating each would cost more than the search. About so many lie between."""
+"""ARS iterations can be as short as two episodes; evaluating each would cost more than the search. About so many lie
+between."""
 
 
 def main() -> int:
@@ -128,16 +131,22 @@ def _head(arguments: argparse.Namespace, runs: list[Run]) -> list[str]:
     command = shlex.join(["python", "benchmarks/learning/table.py", *sys.argv[1:]])
     jobs = arguments.jobs or os.cpu_count()
     return [
-        f"Made by `{command}` on {time.strftime('%Y-%m-%d')}: {versions['cpu']}, {os.cpu_count()} cores, {jobs} runs at a "
+        f"Made by `{command}` on {time.strftime('%Y-%m-%d')}: {versions['cpu']}, {os.cpu_count()} "
+        f"cores, {jobs} runs at a "
         f"time with one thread each, {platform.system()}, Python {versions['python']}, NumPy {versions['numpy']}, "
         f"MuJoCo {versions['mujoco']}, Gymnasium {versions['gymnasium']}; commit{'s' if len(commits) > 1 else ''} "
         f"{', '.join(commits)}.",
         "",
-        "Undiscounted returns of fresh evaluation episodes (5 each, not counted as training), at the episode count that all "
-        "searches of a task reached; preset `cpu`. *Current centre* is the policy the search stands on; *maximum so far* is "
-        "the paper's measure, over centres and best probes (ARS: best directions), evaluated every outer iteration (ARS: "
-        f"about every {EVALUATE_EPISODES} episodes). Intervals are 95 % bootstrap percentiles over seeds; with three seeds "
-        "they are too narrow. Minutes are the median wall time of a run, evaluation included, on a machine that did other "
+        "Undiscounted returns of fresh evaluation episodes (5 each, not counted as training), at the "
+        "episode count that all "
+        "searches of a task reached; preset `cpu`. *Current centre* is the policy the search stands "
+        "on; *maximum so far* is "
+        "the paper's measure, over centres and best probes (ARS: best directions), evaluated every "
+        "outer iteration (ARS: "
+        f"about every {EVALUATE_EPISODES} episodes). Intervals are 95 % bootstrap percentiles over "
+        "seeds; with three seeds "
+        "they are too narrow. Minutes are the median wall time of a run, evaluation included, on a "
+        "machine that did other "
         "work as well.",
     ]  # fmt: skip
 

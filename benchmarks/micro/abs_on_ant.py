@@ -1,11 +1,12 @@
 """ABS on Ant with a full replay: peak memory, and the mean function's time as a share of the critics'.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/abs_on_ant.py lstd        # preset cpu
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/abs_on_ant.py lstd
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/abs_on_ant.py droq        # preset paper
 
-The replay is filled to its 10⁶ transitions with real episodes of random policies, appended again and again; then the search runs outer iterations
-on the task, rollouts and Gaussian process included. With `droq` only `STEPS` of the recipe's gradient steps are taken, after a centre and `PROBES` probes, to see the result in
-minutes: memory does not depend on how many there are, and the critics' time is scaled up to the recipe's steps.
+The replay is filled to its 10⁶ transitions with real episodes of random policies, appended again and again; then the
+search (the paper's ABS) runs outer iterations on the task, rollouts and Gaussian process included. With `droq` only
+`STEPS` of the recipe's gradient steps are taken, after a centre and `PROBES` probes, to see the result in minutes:
+memory does not depend on how many there are, and the critics' time is scaled up to the recipe's steps.
 """
 
 import argparse
@@ -15,12 +16,15 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import replace
-from abps.policies import Policy
-from abps.presets import search_config, task_config
+from abps.critics.droq_config import Droq
+from abps.critics.lstd_config import Lstd
+from abps.model.prior import AdvantagePrior
 from abps.rollouts import run_episode
-from abps.search.abs import Abs
+from abps.search.local import LocalSearch
+from abps.search.registry import search_config
 from abps.seeding import integer_seed
+from abps.settings import replace
+from abps.tasks.catalogue import task_config
 from abps.tasks.gym import make_task
 
 STEPS, PROBES = 20, 3
@@ -36,14 +40,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("lstd", "droq"))
     kind = parser.parse_args().kind
-    config = search_config("abs", "ant", "cpu" if kind == "lstd" else "paper")
-    recipe = config.critics
-    if kind == "droq":
+    config, recipe = search_config("abs", "ant", "paper"), Droq()
+    if kind == "lstd":
+        config = replace(config, prior=AdvantagePrior(critics=Lstd()))
+    else:
         few = replace(recipe, steps_first=STEPS, steps_probe=STEPS, steps_centre=STEPS)
-        config = replace(config, critics=few, probes=PROBES)
+        config = replace(config, prior=AdvantagePrior(critics=few), plan=replace(config.plan, probes=PROBES))
     task = make_task(task_config("ant"))
     env = task.make_env()
-    search = Abs(task.spec, config, seed=0)
+    search = LocalSearch(task.spec, config, seed=0)
     print(f"started: {gigabytes():.2f} GB")
     fill(search, env)
     print(f"replay of {len(search.replay):,} transitions: {gigabytes():.2f} GB", flush=True)
@@ -57,22 +62,23 @@ def main() -> None:
     print(f"after {ITERATIONS} outer iterations, {episode} episodes: peak {gigabytes():.2f} GB")
     critics, mean = metrics["seconds_critics"], metrics["seconds_mean"]
     if kind == "droq":
-        taken = STEPS * (1 + config.probes)
-        asked = recipe.steps_centre + recipe.steps_probe * config.probes
+        taken = STEPS * (1 + PROBES)
+        asked = recipe.steps_centre + recipe.steps_probe * PROBES
         print(
-            f"{critics / taken * 1e3:.1f} ms per gradient step of {recipe.members} pairs; the recipe's {asked:,} steps are counted"
+            f"{critics / taken * 1e3:.1f} ms per gradient step of {recipe.members} pairs; "
+            f"the recipe's {asked:,} steps are counted"
         )
         critics *= asked / taken
     print(f"last iteration: critics {critics:.2f} s, mean function and scores {mean:.2f} s, ratio {mean / critics:.4f}")
 
 
-def fill(search: Abs, env) -> None:
-    """Real episodes of random policies until the replay is full; a few hundred different ones would take minutes and no less room."""
+def fill(search: LocalSearch, env) -> None:
+    """Real episodes of random policies until the replay is full; more different ones would take no more room."""
     rng, start = np.random.default_rng(0), time.perf_counter()
     episodes = []
     for number in range(10):
-        parameters = search.config.design_std * rng.standard_normal(search.policies.size)
-        policy = Policy(search.spec, parameters, search.normaliser)
+        parameters = search.config.plan.design_std * rng.standard_normal(search.policies.size)
+        policy = search.policies.policy(parameters, search.normaliser)
         episodes.append(run_episode(env, policy, integer_seed(0, "fill", number)))
     while len(search.replay) < search.replay.capacity:
         for trajectory in episodes:

@@ -23,9 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from abps.config import CriticsConfig, replace
+from abps.presets import PAPER_CRITICS
 from threadpoolctl import threadpool_limits
 
-from abps.config import CriticsConfig, replace
 from abps.critics.droq import CHUNK, POOL, SLOPE_CHUNK
 from abps.critics.networks import NORM_FLOOR, Layer, Network, draw_network
 from abps.critics.training import (
@@ -38,7 +39,6 @@ from abps.critics.training import (
     td_loss,
     to_device,
 )
-from abps.presets import PAPER_CRITICS
 
 STATES, ACTIONS = 17, 6
 """HalfCheetah."""

@@ -10,13 +10,13 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import CriticsConfig, replace
-from abps.critics import Centre, make_critics
 from abps.critics.droq import CHUNK
+from abps.critics.droq_config import Droq
 from abps.data import Replay
+from abps.data.objective import Objective
 from abps.normaliser import Normaliser
-from abps.policies import LinearTanh
-from abps.presets import PAPER_CRITICS
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -37,8 +37,9 @@ def sgemm_rate(size: int = 256, products: int = 20, repeats: int = 10) -> float:
     return 2e-9 * size**3 * products / best
 
 
-def step_gflop(config: CriticsConfig, inputs: int) -> float:
-    """Products of one gradient step of all networks: two forward passes, weight gradients, and inner input gradients."""
+def step_gflop(config: Droq, inputs: int) -> float:
+    """Products of one gradient step of all networks: two forward passes, weight gradients, and inner input
+    gradients."""
     width, depth, batch = config.width, config.depth, config.batch
     first, inner, last = inputs * width, (depth - 1) * width * width, width
     return 2e-9 * batch * 2 * config.members * (3 * first + 4 * inner + 4 * last)
@@ -47,14 +48,14 @@ def step_gflop(config: CriticsConfig, inputs: int) -> float:
 def main() -> None:
     rng = np.random.default_rng(0)
     spec = TaskSpec("speed", STATES, ACTIONS, (-1.0,) * ACTIONS, (1.0,) * ACTIONS)
-    policies = LinearTanh(spec)
-    centre = Centre(policies, 0.1 * rng.standard_normal(policies.size), Normaliser.empty(STATES))
+    space = PolicySpace(LinearTanh(), spec)
+    centre = space.policy(0.1 * rng.standard_normal(space.size), Normaliser.empty(STATES))
     replay = Replay(100_000, STATES, ACTIONS)
     for _ in range(50):
         observations, actions = rng.standard_normal((1001, STATES)), rng.uniform(-1, 1, (1000, ACTIONS))
         replay.append(Trajectory.build(observations, actions, rng.random(1000), terminated=False, truncated=True))
-    config = replace(PAPER_CRITICS, steps_first=CHUNK, steps_probe=CHUNK)
-    critics = make_critics(config, spec, policies, 0)
+    config = Droq(steps_first=CHUNK, steps_probe=CHUNK)
+    critics = config.make(space, Objective(spec.gamma, 0.0), 0)
     start = time.perf_counter()
     critics.start_centre(centre, replay, 100.0)
     print(f"first fit, compilation included: {time.perf_counter() - start:.1f} s")

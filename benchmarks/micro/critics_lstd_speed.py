@@ -10,13 +10,14 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from abps.config import CriticsConfig
-from abps.critics import Centre, make_critics
+from abps.critics.lstd_config import Lstd, Relu
 from abps.data import Replay
+from abps.data.objective import Objective
 from abps.data.visits import Visits
-from abps.gp.mean import advantage_features, advantage_gradients, validation_advantages
+from abps.model.advantage import advantage_features, advantage_gradients, validation_advantages
 from abps.normaliser import Normaliser
-from abps.policies import LinearTanh
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -43,16 +44,16 @@ def cpu_seconds(job: Callable[[], object], repeats: int = 3) -> float:
     return best
 
 
-def measure(config: CriticsConfig) -> dict[str, float]:
+def measure(config: Lstd) -> dict[str, float]:
     rng = np.random.default_rng(0)
     spec = TaskSpec("speed", STATES, ACTIONS, (-1.0,) * ACTIONS, (1.0,) * ACTIONS)
-    policies = LinearTanh(spec)
-    centre = Centre(policies, 0.1 * rng.standard_normal(policies.size), Normaliser.empty(STATES))
+    space = PolicySpace(LinearTanh(), spec)
+    centre = space.policy(0.1 * rng.standard_normal(space.size), Normaliser.empty(STATES))
     replay = Replay(200_000, STATES, ACTIONS)
     for _ in range(110):
         replay.append(random_episode(rng))
-    critics = make_critics(config, spec, policies, 0)
-    points = centre.parameters + 0.02 * rng.standard_normal((POINTS, policies.size))
+    critics = config.make(space, Objective(spec.gamma, 0.0), 0)
+    points = centre.parameters + 0.02 * rng.standard_normal((POINTS, space.size))
     visits = [Visits.collect([random_episode(rng)], 0.99, KEPT, rng) for _ in range(POINTS)]
 
     def probe() -> None:
@@ -69,9 +70,8 @@ def measure(config: CriticsConfig) -> dict[str, float]:
 
 
 def main() -> None:
-    print(
-        "| F | groups | members | transitions | layer norm | centre s | probe ms | features ms | gradient ms | validation ms |"
-    )
+    heads = ["F", "groups", "members", "transitions", "layer norm", "centre s", "probe ms", "features ms"]
+    print(f"| {' | '.join([*heads, 'gradient ms', 'validation ms'])} |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for features, groups, members, transitions, norm in (
         (512, 5, 5, 30_000, False),
@@ -81,9 +81,8 @@ def main() -> None:
         (1024, 1, 5, 30_000, False),
         (256, 5, 5, 100_000, False),
     ):
-        config = CriticsConfig(
-            features=features, groups=groups, members=members, transitions=transitions, layer_norm=norm
-        )
+        relu = Relu(size=features, layer_norm=norm)
+        config = Lstd(features=relu, groups=groups, members=members, transitions=transitions)
         took = measure(config)
         rest = " | ".join(f"{1000 * took[name]:.0f}" for name in ("probe", "features", "gradient", "validation"))
         print(

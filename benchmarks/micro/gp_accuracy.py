@@ -1,12 +1,17 @@
-"""Accuracy of the engine: random problems against the dense twin, and ill-conditioned ones against high-precision arithmetic.
+"""Accuracy of the engine: random problems against the dense twin, and ill-conditioned ones against high-precision
+arithmetic.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/gp_accuracy.py [problems] [ill-conditioned problems]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/micro/gp_accuracy.py [problems] [ill-conditioned
+    problems]
 
-Errors are relative in the maximum norm. Beyond a condition number of 1e7 (of the noisy Gram matrix, unit signal) they are given as multiples of condition × eps.
+Errors are relative in the maximum norm. Beyond a condition number of 1e7 (of the noisy Gram matrix, unit signal) they
+are given as multiples of condition × eps.
 
-Where engine and twin disagree by more than 1e-8, ball arithmetic decides (python-flint, `pip install python-flint`): every number carries a proven bound of its error, and the
-digits are doubled until all results are proven to 1e-20. It is compared with the mpmath oracle of the tests on one problem first. Where the engine is above 1e-8 of the truth, the
-script prints what moving the inputs by half a unit in the last place would change, and what is left of the value when all covariances are rounded once to float64 and everything after that is exact.
+Where engine and twin disagree by more than 1e-8, ball arithmetic decides (python-flint, `pip install python-flint`):
+every number carries a proven bound of its error, and the digits are doubled until all results are proven to 1e-20. It
+is compared with the mpmath oracle of the tests on one problem first. Where the engine is above 1e-8 of the truth, the
+script prints what moving the inputs by half a unit in the last place would change, and what is left of the value when
+all covariances are rounded once to float64 and everything after that is exact.
 """
 
 import sys
@@ -19,9 +24,9 @@ from flint import arb, arb_mat, ctx
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "oracles"))
 import dense_gp as dense
 
-from abps.acquisition import DescentProbability, GradientInformation
-from abps.gp import condition
-from abps.gp.fit import Evidence
+from abps.acquisition import ExpectedAscent, TraceReduction
+from abps.model import condition
+from abps.model.fit import MarginalLikelihood, OwnLengthscales
 
 EPS = np.finfo(float).eps
 
@@ -29,8 +34,8 @@ EPS = np.finfo(float).eps
 def engine(positional, arguments, problem, z):
     posterior = condition(*positional, **arguments)
     hyper, features = positional[3], arguments["features"]
-    evidence = Evidence(
-        positional[0],
+    likelihood = MarginalLikelihood(
+        OwnLengthscales(positional[0], True),
         positional[1] - arguments["mean_at_points"],
         counts=arguments["counts"],
         feature_values=None if features is None else features.values,
@@ -38,12 +43,12 @@ def engine(positional, arguments, problem, z):
     parameters = np.log([*hyper.lengthscales, hyper.signal, hyper.noise, *([hyper.feature_scale] if features else [])])
     return posterior, {
         "mu": posterior.mu,
-        "sigma": posterior.dense(),
+        "sigma": posterior.multiply(np.eye(len(posterior.theta))),
         "direction": posterior.direction,
-        "c0": posterior.evidence_of_ascent,
-        "mpd": float(DescentProbability(posterior).values(z)),
-        "gibo": float(GradientInformation(posterior).values(z)),
-        "evidence": evidence.value(parameters),
+        "c0": posterior.ascent_score,
+        "mpd": float(ExpectedAscent().values(posterior, z)),
+        "gibo": float(TraceReduction().values(posterior, z)),
+        "evidence": likelihood.value(parameters),
     }
 
 
@@ -67,7 +72,8 @@ def against_twin(count):
             if error > 1e-8:
                 doubtful.append((case, name))
     print(
-        f"{done} problems (of {tried} drawn), condition 1e0…{max(conds):.1e}, median {np.median(conds):.1e}; with jitter: {jitter}"
+        f"{done} problems (of {tried} drawn), condition 1e0…{max(conds):.1e}, median "
+        f"{np.median(conds):.1e}; with jitter: {jitter}"
     )
     print("  quantity    worst error   above 1e-8")
     for name in worst:
@@ -94,7 +100,8 @@ def _round(matrix):
 
 
 def _covariances(p, z):
-    """Of J at the points and at z (n + 1, n + 1), of ∇J(θ) with them (d, n + 1), of ∇J(θ); the variances of noise and signal."""
+    """Of J at the points and at z (n + 1, n + 1), of ∇J(θ) with them (d, n + 1), of ∇J(θ); the variances of noise
+    and signal."""
     n, d = p.points.shape
     whiten = arb_mat([[0 if i != j else 1 / arb(float(p.effective[i])) for j in range(d)] for i in range(d)])
     rows = (_matrix(np.vstack([p.points, z])) - _matrix(np.tile(p.theta, (n + 1, 1)))) * whiten  # t
@@ -147,7 +154,8 @@ def _balls(p, z):
 
 
 def truth(problem, z):
-    """The same dictionary as `dense.precise`, proven to 1e-20 of every quantity's largest entry; and the digits that took."""
+    """The same dictionary as `dense.precise`, proven to 1e-20 of every quantity's largest entry; and the digits that
+    took."""
     ctx.dps = 40
     while True:
         values = _balls(problem, z)
@@ -160,7 +168,8 @@ def truth(problem, z):
 
 
 def sensitivity(problem, z, name, rng, draws=8, times=1e3):
-    """Largest relative change of a quantity when the points relative to θ, the lengthscales and the features are moved by at most half a unit in the last place.
+    """Largest relative change of a quantity when the points relative to θ, the lengthscales and the features are
+    moved by at most half a unit in the last place.
 
     Such a move would be lost in float64; it is made `times` larger, and its effect divided by as much.
     """
@@ -180,8 +189,9 @@ def sensitivity(problem, z, name, rng, draws=8, times=1e3):
 def rounded_covariances(p, z):
     """GIBO's value by the engine's route in exact arithmetic, after one rounding of every covariance to float64.
 
-    The route: with e, Ḡ = cov((J(θ), ∇J(θ)), y) known, C is what is left of the points' covariance and k̂ of the candidate's with them; S = C + eeᵀ,
-    b = H⁻²(ḡ_z − ḠS⁻¹k), Σ⁻¹ = H⁻² + H⁻²ḠS⁻¹ḠᵀH⁻², a = Σb, where k = k̂ + e·e_z, H² = cov(∇J(θ)). What this is off, no algebra on float64 covariances can mend.
+    The route: with e, Ḡ = cov((J(θ), ∇J(θ)), y) known, C is what is left of the points' covariance and k̂ of the
+    candidate's with them; S = C + eeᵀ, b = H⁻²(ḡ_z − ḠS⁻¹k), Σ⁻¹ = H⁻² + H⁻²ḠS⁻¹ḠᵀH⁻², a = Σb, where k = k̂ + e·e_z,
+    H² = cov(∇J(θ)). What this is off, no algebra on float64 covariances can mend.
     """
     ctx.dps = 60
     n = len(p.points)
@@ -227,17 +237,20 @@ def settle(doubtful):
             if error > 1e-8:
                 above += 1
                 print(
-                    f"  engine above 1e-8: {name} at d={d} n={n} condition {dense.condition_number(case[2]):.1e}: engine {error:.1e}, twin {twins[name]:.1e}, "
+                    f"  engine above 1e-8: {name} at d={d} n={n} condition "
+                    f"{dense.condition_number(case[2]):.1e}: engine {error:.1e}, twin {twins[name]:.1e}, "
                     f"inputs moved by half a unit in the last place {sensitivity(case[2], case[3], name, rng):.1e}"
                 )
                 if name == "gibo":
                     limit = abs(rounded_covariances(case[2], case[3]) / exact[name] - 1.0)
                     share = error * exact[name] / np.trace(exact["sigma"])
                     print(
-                        f"    exact algebra on covariances rounded once: {limit:.1e}; the engine's error is {share:.1e} of tr Σ"
+                        f"    exact algebra on covariances rounded once: {limit:.1e}; the engine's "
+                        f"error is {share:.1e} of tr Σ"
                     )
     print(
-        f"  {len(problems)} problems with a difference above 1e-8 (d up to {most[0]}, n up to {most[1]}), all settled with up to {digits} digits; "
+        f"  {len(problems)} problems with a difference above 1e-8 (d up to {most[0]}, n up to "
+        f"{most[1]}), all settled with up to {digits} digits; "
         f"the twin is further off in {blamed}, the engine above 1e-8 in {above} quantities"
     )
     for name, (count, own, other) in worst.items():
@@ -247,7 +260,8 @@ def settle(doubtful):
 def against_precision(count):
     rng = np.random.default_rng(1)
     print(
-        f"{count} ill-conditioned problems against 60 digits; errors as multiples of condition × eps (engine | dense twin)"
+        f"{count} ill-conditioned problems against 60 digits; errors as multiples of condition × eps "
+        "(engine | dense twin)"
     )
     ours, twins, conds, jitter = {}, {}, [], 0
     for _ in range(count):
@@ -264,7 +278,8 @@ def against_precision(count):
     for name in ours:
         a, b = np.array(ours[name]), np.array(twins[name])
         print(
-            f"  {name:10s} multiple: {a[:, 0].max():9.2g} | {b[:, 0].max():9.2g}    worst error: {a[:, 1].max():9.1e} | {b[:, 1].max():9.1e}"
+            f"  {name:10s} multiple: {a[:, 0].max():9.2g} | {b[:, 0].max():9.2g}    worst error: "
+            f"{a[:, 1].max():9.1e} | {b[:, 1].max():9.1e}"
             f"    median error: {np.median(a[:, 1]):9.1e} | {np.median(b[:, 1]):9.1e}"
         )
 

@@ -1,9 +1,11 @@
-"""What saving costs: the share of a run's time spent in journal, metrics, policies and checkpoints, with 10⁶ transitions in replay.
+"""What saving costs: the share of a run's time spent in journal, metrics, policies and checkpoints, with 10⁶
+transitions in replay.
 
     python benchmarks/micro/saving.py [--transitions 1000000] [--episodes 30] [--default]
 
-ABS trains on HalfCheetah (1000 steps per episode) with small outer iterations and without evaluation, which makes saving look worse than in
-a real run. Before the clock starts, replay is filled. For contrast, the last line is what a checkpoint would cost if it held the transitions.
+ABS trains on HalfCheetah (1000 steps per episode) with small outer iterations and without evaluation, which makes
+saving look worse than in a real run. Before the clock starts, replay is filled. For contrast, the last line is what a
+checkpoint would cost if it held the transitions.
 """
 
 import argparse
@@ -16,15 +18,21 @@ from pathlib import Path
 
 import numpy as np
 
-from abps.config import BudgetConfig, RunConfig, replace
-from abps.presets import search_config, task_config
+from abps.critics.lstd_config import Lstd
+from abps.model.prior import AdvantagePrior
 from abps.run import run as run_module
 from abps.run.checkpoint import save_checkpoint
+from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, create_directory
 from abps.run.journal import Journal
 from abps.run.loop import train
 from abps.run.metrics import MetricsFile
 from abps.run.run import Run
+from abps.search.budget import BudgetConfig
+from abps.search.plan import CentreThenProbes
+from abps.search.registry import search_config
+from abps.settings import replace
+from abps.tasks.catalogue import task_config
 from abps.trajectory import Trajectory
 
 LIMIT = 0.03
@@ -53,7 +61,8 @@ class Clock:
 
 
 class Filler:
-    """An observer that fills replay before the first episode, and afterwards saves once with the transitions included."""
+    """An observer that fills replay before the first episode, and afterwards saves once with the transitions
+    included."""
 
     def __init__(self, transitions: int) -> None:
         self.transitions, self.with_replay, self.started = transitions, 0.0, 0.0
@@ -97,9 +106,10 @@ def main() -> int:
     clock.watch(Run, "_save_checkpoint", "checkpoint, per outer iteration")
     assert run_module.Run is Run
     task = task_config("cheetah")
-    config, run = search_config("abs", "cheetah"), RunConfig()
+    config, run = search_config("abs", "cheetah", "paper"), RunConfig()
+    config = replace(config, prior=AdvantagePrior(critics=Lstd()))
     if not arguments.default:
-        config, run = replace(config, centre_episodes=2, probes=6, window=12), RunConfig(evaluate_every=0)
+        config, run = replace(config, plan=CentreThenProbes(2, 6, 12)), RunConfig(evaluate_every=0)
     settings = RunSettings(task, "abs", config, BudgetConfig(episodes=arguments.episodes), run, seed=0)
     filler = Filler(arguments.transitions)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -111,7 +121,8 @@ def main() -> int:
         print(f"{label:34} {calls:4} × {1e3 * seconds / calls:7.1f} ms  {seconds / total:7.2%} of the run")
     share = sum(clock.seconds.values()) / total
     print(
-        f"{result.episodes} episodes, {arguments.transitions} transitions in replay, {total:.1f} s: saving takes {share:.2%}"
+        f"{result.episodes} episodes, {arguments.transitions} transitions in replay, {total:.1f} s: "
+        f"saving takes {share:.2%}"
     )
     print(f"a checkpoint with the transitions in it would take {filler.with_replay:.2f} s each time")
     return 0 if share < LIMIT else 1

@@ -2,8 +2,8 @@
 
     python benchmarks/rollouts/rate.py                    # HalfCheetah; --task for another, --steps for longer
 
-Both loops simulate the same physics: the policy's parameters are zero, so its (fully computed) action is the constant one
-of the bare loop. Episodes of the two are alternated and medians compared, because a shared machine's speed drifts.
+Both loops simulate the same physics: the policy's parameters are zero, so its (fully computed) action is the constant
+one of the bare loop. Episodes of the two are alternated and medians compared, because a shared machine's speed drifts.
 """
 
 import argparse
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from abps.normaliser import Normaliser
-from abps.policies import Policy
-from abps.presets import task_config
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.rollouts import run_episode
+from abps.tasks.catalogue import task_config
 from abps.tasks.gym import make_task
 
 WANTED = 0.85
@@ -38,7 +39,8 @@ def rates(name: str, repeats: int, horizon: int) -> tuple[list[float], list[floa
     task = make_task(task_config(name), horizon=horizon)
     env, spec = task.make_env(), task.spec
     moments = Normaliser(1000, np.zeros(spec.observation_dim), np.full(spec.observation_dim, 1000.0))
-    policy = Policy(spec, np.zeros(spec.action_dim * spec.observation_dim), moments)
+    space = PolicySpace(LinearTanh(), spec)
+    policy = space.policy(np.zeros(space.size), moments)
     action = policy(np.zeros(spec.observation_dim))
     bare, full = [], []
     for seed in range(repeats + 1):
