@@ -4,8 +4,9 @@
     python examples/figure_1.py --run runs/hopper/abs/seed-0       # a run on disk: its last finished outer iteration
 
 Without a run, ABS searches a linear-quadratic task with two parameters, so that the plane shown is the whole parameter
-space. Its critics are small on purpose: ∇m̂ (pink) is wrong, and the posterior gradient μ (violet) leaves it as soon as
-probes contradict it. Each probe is put where the acquisition of the panel before is largest, and run in the environment.
+space. Its critics are small on purpose: ∇m̂ (pink) is wrong, and the posterior gradient μ (violet) leaves it as soon
+as probes contradict it. Each probe is put where the acquisition of the panel before is largest, and run in the
+environment.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""A whole run on "real hardware" from Python: ask, let another process run the episode, tell. Stop and start it any time.
+"""A whole run on "real hardware" from Python: ask, let another process run the episode, tell. Stop and start it any
+time.
 
     python examples/hardware_loop.py [RUN] [EPISODES]
 
-The same with the command line alone is in docs/hardware.md. The robot (examples/hardware_robot.py) runs in a process of its
-own and knows numpy only; between two calls there may be seconds or days.
+The same with the command line alone is in docs/hardware.md. The robot (examples/hardware_robot.py) runs in a process
+of its own and knows numpy only; between two calls there may be seconds or days.
 """
 
 import subprocess

@@ -1,10 +1,11 @@
 """The robot's side of a run on real hardware: numpy and the robot's own driver, no abps.
 
     python examples/hardware_robot.py POLICY.npz EPISODE.npz
-    python examples/hardware_robot.py                               # no policy: rest for ten steps, to see that the robot answers
+    python examples/hardware_robot.py                             # no policy: rest for ten steps, to see that it answers
 
-Loads the policy that `abps ask` wrote, runs one episode, and writes what happened. Here the robot is simulated (Gymnasium's Pendulum);
-in your laboratory `reset`, `step` and `reward` talk to the machine. Exit code 3 means that the episode could not be run to its end.
+Loads the policy that `abps ask` wrote, runs one episode, and writes what happened. Here the robot is simulated
+(Gymnasium's Pendulum); in your laboratory `reset`, `step` and `reward` talk to the machine. Exit code 3 means that the
+episode could not be run to its end.
 """
 
 import sys
@@ -13,20 +14,30 @@ import gymnasium
 import numpy as np
 
 
-def load_policy(path):
-    """Return a function from an observation to an action, and the arrays it was made from."""
-    policy = dict(np.load(path, allow_pickle=False))
-    middle = (policy["action_high"] + policy["action_low"]) / 2
-    half = (policy["action_high"] - policy["action_low"]) / 2
+def start(policy):
+    """Return the controller of one episode: a function from an observation to an action, called once per step."""
+    low, high = policy["action_low"], policy["action_high"]
+    middle, half = (high + low) / 2, (high - low) / 2
+    matrix = policy["weights"]  # one row per action, one column per observation
+    if "bias" in policy:
+        matrix = np.column_stack([matrix, policy["bias"]])
+    knots, interval = matrix[None], 1
+    if "path_knots" in policy:  # the matrix moves from knot to knot during the episode, and rests at the last
+        knots, interval = policy["path_knots"].reshape(-1, *matrix.shape), int(policy["path_interval"])
+    step, last = 0, len(knots) - 1
 
     def act(observation):
+        nonlocal step
+        before, share = min(step // interval, last), step % interval / interval
+        now = (1 - share) * knots[before] + share * knots[min(before + 1, last)]
+        step += 1
         seen = (observation - policy["observation_mean"]) / policy["observation_std"]
-        wanted = policy["weights"] @ seen
-        if str(policy["kind"]) == "direct":  # linear, cut off at the bounds
-            return np.clip(middle + wanted, policy["action_low"], policy["action_high"])
+        wanted = now @ (np.append(seen, 1.0) if "bias" in policy else seen)
+        if str(policy["kind"]) == "clipped-linear":
+            return np.clip(middle + wanted, low, high)
         return middle + half * np.tanh(wanted)
 
-    return act, policy
+    return act
 
 
 def run_episode(act, horizon):
@@ -56,9 +67,9 @@ def main():
     if len(sys.argv) == 1:
         return check()
     policy_file, episode_file = sys.argv[1:]
-    act, policy = load_policy(policy_file)
+    policy = dict(np.load(policy_file, allow_pickle=False))
     try:
-        episode = run_episode(act, int(policy["horizon"]))
+        episode = run_episode(start(policy), int(policy["horizon"]))
     except Exception as error:
         print(f"the robot stopped: {error}", file=sys.stderr)
         return 3

@@ -1,8 +1,9 @@
 """Augmented Bayesian Search in plain NumPy: one outer iteration with every formula written out and nothing clever.
 
-This is the twin that readers start from and that tests hold against the library: explicit inverses, d×d matrices, loops over
-states, expectations taken as they are defined. Nothing of `abps` is imported. What the library does by optimisation (hyper-parameters,
-the acquisition's maximum) is done here by looking at given alternatives and taking the best.
+This is the twin that readers start from and that tests hold against the library: explicit inverses, d×d matrices,
+loops over states, expectations taken as they are defined. Nothing of `abps` is imported. What the library does by
+optimisation (hyper-parameters, the acquisition's maximum) is done here by looking at given alternatives and taking the
+best.
 
     python examples/numpy_abs.py        # a damped oscillator, critics by least squares; a few seconds
 
@@ -66,7 +67,8 @@ def observe(x, episodes, iteration, cfg: Settings) -> Point:
     return Point(x, float(value), states, actions, np.concatenate(discounts) / episodes, iteration)
 
 
-# ---- the advantage mean function -----------------------------------------------------------------------------------------
+# ---- the advantage mean function
+# -----------------------------------------------------------------------------------------
 
 
 def inference_advantage(critic: Critic, x, theta, centre: Point, cfg: Settings) -> float:
@@ -101,7 +103,8 @@ def softmax(scores):
     return odds / odds.sum()  # Eq. (12)
 
 
-# ---- the Gaussian process ---------------------------------------------------------------------------------------------------
+# ---- the Gaussian process
+# ---------------------------------------------------------------------------------------------------
 
 
 def kernel(left, right, h: Hyper):
@@ -136,8 +139,8 @@ def ascent(theta, points, residuals, slope, h: Hyper) -> float:
 def acquisition(z, theta, points, residuals, slope, h: Hyper) -> float:
     """α(z) = E_y[μ'ᵀΣ'⁻¹μ']: what `ascent` will be after measuring z, on average over what the process expects there.
 
-    After the measurement μ' is linear in y, so the expectation of the quadratic is the mean of two outcomes, one standard deviation
-    above and below: no closed form is needed.
+    After the measurement μ' is linear in y, so the expectation of the quadratic is the mean of two outcomes, one
+    standard deviation above and below: no closed form is needed.
     """
     row, inverse = kernel(z[None], points, h)[0], np.linalg.inv(gram(points, h))
     expected, spread = row @ inverse @ residuals, np.sqrt(h.signal**2 + h.noise**2 - row @ inverse @ row)
@@ -146,7 +149,8 @@ def acquisition(z, theta, points, residuals, slope, h: Hyper) -> float:
     return np.mean([ascent(theta, grown, np.append(residuals, y), slope, h) for y in outcomes])
 
 
-# ---- Algorithms 1 and 2 -------------------------------------------------------------------------------------------------------
+# ---- Algorithms 1 and 2
+# -------------------------------------------------------------------------------------------------------
 
 
 class Model(NamedTuple):
@@ -176,7 +180,8 @@ def build_model(theta, data: list[Point], centre: Point, cfg: Settings) -> Model
 
 
 def outer_iteration(theta, data: list[Point], iteration: int, cfg: Settings):
-    """Algorithm 2: the centre, the probes, one step. Returns the new centre, the window, and the model after every rollout."""
+    """Algorithm 2: the centre, the probes, one step. Returns the new centre, the window, and the model after every
+    rollout."""
     centre = observe(theta, cfg.centre_episodes, iteration, cfg)
     data = [*data, centre][-cfg.window :]
     models = [build_model(theta, data, centre, cfg)]
@@ -194,7 +199,8 @@ def outer_iteration(theta, data: list[Point], iteration: int, cfg: Settings):
     return theta + step, data, models
 
 
-# ---- a complete small example ----------------------------------------------------------------------------------------------------
+# ---- a complete small example
+# ----------------------------------------------------------------------------------------------------
 
 
 def demonstration(iterations: int = 8, seed: int = 0, verbose: bool = True) -> list[float]:
@@ -260,7 +266,8 @@ def demonstration(iterations: int = 8, seed: int = 0, verbose: bool = True) -> l
         values.append(next(p.value for p in data if p.x is centre))
         if verbose:
             print(
-                f"iteration {iteration}: θ = {centre.round(3)}, Ĵ = {values[-1]:.4f}, best R̃² = {models[-1].scores.max():.3f}"
+                f"iteration {iteration}: θ = {centre.round(3)}, Ĵ = {values[-1]:.4f}, best R̃² = "
+                f"{models[-1].scores.max():.3f}"
             )
     return values
 

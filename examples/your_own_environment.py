@@ -1,4 +1,5 @@
-"""The guide "Your own environment" in seconds: a cart, trained by name and from Python, and two searches compared on it.
+"""The guide "Your own environment" in seconds: a cart, trained by name and from Python, and two searches compared on
+it.
 
     python examples/your_own_environment.py [folder]
 

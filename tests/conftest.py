@@ -25,7 +25,7 @@ hypothesis.settings.register_profile("abps", derandomize=True, deadline=None, da
 hypothesis.settings.load_profile("abps")
 
 QUICK_TASK = TaskConfig(id="abps.tasks.lqr:make_env", name="lqr", gamma=0.95, horizon=15, reward_scale=1.0)
-"""A noise-free linear system with random initial states, importable by spawned workers: an episode takes a millisecond."""
+"""A noise-free linear system with random initial states, importable by spawned workers; a millisecond an episode."""
 
 QUICK_SEARCH = ArsConfig(observations=RawObservations(), step=0.02, noise=0.05, directions=3, top=2)
 

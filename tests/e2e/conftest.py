@@ -1,4 +1,5 @@
-"""The end-to-end tests' own environments are tasks by `module:factory`: make their folder importable, here and in subprocesses."""
+"""The end-to-end tests' own environments are tasks by `module:factory`: make their folder importable, here and in
+subprocesses."""
 
 import os
 import subprocess

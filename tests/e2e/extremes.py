@@ -1,7 +1,9 @@
-"""Random small problems at the edge of floating point: tiny and huge rewards, constant returns, coinciding parameters, no noise.
+"""Random small problems at the edge of floating point: tiny and huge rewards, constant returns, coinciding
+parameters, no noise.
 
-Used by tests/e2e/test_extreme.py (a sample) and benchmarks/kill/extreme_problems.py (200 problems for every search). A problem is named by its
-seed; `solve` runs a search on it to the end and raises when a number that leaves the search is not finite.
+Used by tests/e2e/test_extreme.py (a sample) and benchmarks/kill/extreme_problems.py (200 problems for every search). A
+problem is named by its seed; `solve` runs a search on it to the end and raises when a number that leaves the search is
+not finite.
 """
 
 import dataclasses

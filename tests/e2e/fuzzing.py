@@ -1,7 +1,9 @@
-"""Damaged and hostile files: every loader must answer with a clear `AbpsError` or a recorded fallback, whatever it is given.
+"""Damaged and hostile files: every loader must answer with a clear `AbpsError` or a recorded fallback, whatever it
+is given.
 
-Used by tests/e2e/test_files.py (a hypothesis sample) and benchmarks/kill/fuzz_files.py (tens of thousands of cases). A case is named by
-the file it damages and a seed; `check_case` raises when something other than an `AbpsError` comes out, or a finished episode is lost.
+Used by tests/e2e/test_files.py (a hypothesis sample) and benchmarks/kill/fuzz_files.py (tens of thousands of cases). A
+case is named by the file it damages and a seed; `check_case` raises when something other than an `AbpsError` comes
+out, or a finished episode is lost.
 """
 
 import hashlib
@@ -186,7 +188,8 @@ def _load_run(fixture: Fixture, target: str, rng: random.Random, scratch: Path) 
 
 
 def _check_torn(fixture: Fixture, run: Path, data: bytes) -> str:
-    """The last episode was taken out: its data must really have been damaged, be kept, and come back when it is run again."""
+    """The last episode was taken out: its data must really have been damaged, be kept, and come back when it is run
+    again."""
     line = (fixture.run / "journal.jsonl").read_bytes().splitlines(keepends=True)[-1]
     start, size = json.loads(line)["offset"], json.loads(line)["bytes"]
     damage = data[start : start + size]

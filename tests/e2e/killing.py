@@ -1,7 +1,9 @@
-"""Kill a run with SIGKILL at random instants, resume it, and compare it byte for byte with the run that was never interrupted.
+"""Kill a run with SIGKILL at random instants, resume it, and compare it byte for byte with the run that was never
+interrupted.
 
-Used by tests/e2e/test_kill.py (a few kills) and benchmarks/kill/kill_many.py (hundreds). Sessions are forked from a process that has
-imported everything already (`python killing.py --serve`), so that a session costs milliseconds, not an interpreter's start.
+Used by tests/e2e/test_kill.py (a few kills) and benchmarks/kill/kill_many.py (hundreds). Sessions are forked from a
+process that has imported everything already (`python killing.py --serve`), so that a session costs milliseconds, not
+an interpreter's start.
 """
 
 import contextlib
@@ -203,7 +205,8 @@ def change_of(path: Path) -> tuple[Any, ...]:
 
 
 def kill_session(zygote: Zygote, path: Path, rng: random.Random, length: float) -> bool:
-    """Start a session and kill it at a random instant, or right after a random change of its files; True if it was in time."""
+    """Start a session and kill it at a random instant, or right after a random change of its files; True if it was
+    in time."""
     pid = zygote.start(path)
     if rng.random() < 0.5:
         time.sleep(rng.uniform(0.0, length))

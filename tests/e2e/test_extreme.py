@@ -1,4 +1,5 @@
-"""Searches at the edge of floating point: a sample of the problems that benchmarks/kill/extreme_problems.py has 200 of."""
+"""Searches at the edge of floating point: a sample of the problems that benchmarks/kill/extreme_problems.py has 200
+of."""
 
 import dataclasses
 

@@ -1,4 +1,5 @@
-"""Failures are data: whatever an environment does, the run records it, goes on or stops with the reason, and can be resumed."""
+"""Failures are data: whatever an environment does, the run records it, goes on or stops with the reason, and can be
+resumed."""
 
 import json
 

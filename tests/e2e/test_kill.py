@@ -1,4 +1,5 @@
-"""`kill -9` at random instants: the resumed run is the uninterrupted one, byte for byte, for every search in the registry."""
+"""`kill -9` at random instants: the resumed run is the uninterrupted one, byte for byte, for every search in the
+registry."""
 
 import json
 import random

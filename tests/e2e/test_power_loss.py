@@ -1,4 +1,5 @@
-"""A power loss while the last episode is synced: its line is there, its data are not; the run goes on as if it had never run."""
+"""A power loss while the last episode is synced: its line is there, its data are not; the run goes on as if it had
+never run."""
 
 import json
 

@@ -131,7 +131,8 @@ def test_c_header_is_also_cpp(tmp_path: Path) -> None:
     assert compiler is not None, "the tests need a C compiler"
     export_policy(make_policy(), "c", tmp_path)
     (tmp_path / "use.cpp").write_text(
-        '#include "policy.h"\nint f() { double o[ABPS_OBSERVATION_SIZE] = {0}, a[ABPS_ACTION_SIZE]; abps_policy_act(o, a); return 0; }\n'
+        '#include "policy.h"\nint f() { double o[ABPS_OBSERVATION_SIZE] = {0}, a[ABPS_ACTION_SIZE]; '
+        "abps_policy_act(o, a); return 0; }\n"
     )
     subprocess.run([compiler, "-x", "c++", "-fsyntax-only", "-Wall", "-Werror", str(tmp_path / "use.cpp")], check=True)
 

@@ -1,7 +1,7 @@
 """The searches do what those of abps 0.1.0 did: golden journals of pendulum and hopper, replayed.
 
-Where numpy, scipy, MuJoCo and the processor are those of the recording, every column is compared bit for bit (the name of
-the test ends in `exact`); elsewhere the norms of the parameters of the first outer iteration, to 1e-9 (`rounded`).
+Where numpy, scipy, MuJoCo and the processor are those of the recording, every column is compared bit for bit (the name
+of the test ends in `exact`); elsewhere the norms of the parameters of the first outer iteration, to 1e-9 (`rounded`).
 
 ABS with DroQ critics is compared up to the end of the first outer iteration's episodes, that is before anything that
 critics had a part in: DroQ is trained by `jax.grad` and optax now, which add float32 numbers in another order than the

@@ -1,4 +1,5 @@
-"""Write the golden checkpoint of the current schema: python tests/run/make_golden.py (once per schema, never over an old one)."""
+"""Write the golden checkpoint of the current schema: python tests/run/make_golden.py (once per schema, never over an
+old one)."""
 
 import sys
 from pathlib import Path

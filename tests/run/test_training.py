@@ -1,4 +1,5 @@
-"""Runs as wholes: the same seed is the same run, evaluation and workers change nothing, and every stop condition stops."""
+"""Runs as wholes: the same seed is the same run, evaluation and workers change nothing, and every stop condition
+stops."""
 
 import json
 from collections.abc import Callable

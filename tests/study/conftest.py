@@ -17,9 +17,18 @@ SPEED = {"abs": 1.0, "mpd": 0.6, "ars": 0.45, "gibo": 0.5}
 
 
 def write_run(
-    root: Path, task: str, search: str, seed: int, *, episodes: int = 300, status: str = "done", speed: float | None = None,
-    settings: dict[str, Any] | None = None, versions: dict[str, Any] | None = None, folder: str | None = None,
-) -> Path:  # fmt: skip
+    root: Path,
+    task: str,
+    search: str,
+    seed: int,
+    *,
+    episodes: int = 300,
+    status: str = "done",
+    speed: float | None = None,
+    settings: dict[str, Any] | None = None,
+    versions: dict[str, Any] | None = None,
+    folder: str | None = None,
+) -> Path:
     """Write one synthetic run; the curve saturates at the task's best return, at a pace set by the search."""
     rng = np.random.default_rng([seed, *task.encode(), *search.encode()])
     best, observations, actions = TASKS.get(task, (100.0, 3, 1))

@@ -1,4 +1,5 @@
-"""`abps compare` from the outside: exit codes, what is listed, skipped and reported, and the SLURM script run by a real shell."""
+"""`abps compare` from the outside: exit codes, what is listed, skipped and reported, and the SLURM script run by a
+real shell."""
 
 import json
 import os
@@ -182,7 +183,8 @@ def test_scripts_quote_what_a_shell_would_read_otherwise(tmp_path: Path) -> None
 
 
 def test_a_terminated_slurm_task_waits_for_its_cell(tmp_path: Path) -> None:
-    cell = "import signal, sys, time; signal.signal(15, lambda *a: (time.sleep(0.3), print('saved'), sys.exit(7))); print('on', flush=True); time.sleep(60)"
+    cell = "import signal, sys, time; signal.signal(15, lambda *a: (time.sleep(0.3), print('saved'), sys.exit(7))); "
+    cell += "print('on', flush=True); time.sleep(60)"
     file = tmp_path / "script.sh"
     file.write_text(array_script([sys.executable, "-c", cell], [0], folder=tmp_path, logs=tmp_path))
     with subprocess.Popen(

@@ -175,5 +175,6 @@ def test_command(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_statistics_need_no_matplotlib() -> None:
     import subprocess
 
-    code = "import sys, abps.study.report, abps.study.gallery, abps.study.statistics; sys.exit('matplotlib' in sys.modules)"
+    modules = "abps.study.report, abps.study.gallery, abps.study.statistics"
+    code = f"import sys, {modules}; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

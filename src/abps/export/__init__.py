@@ -1,4 +1,4 @@
-"""Policies for other software: numpy, ONNX and C, each compared with the original before it is handed out; and videos."""
+"""Policies for other software: numpy, ONNX and C, each compared with the original first; and videos."""
 
 import shutil
 import tempfile

@@ -1,4 +1,7 @@
-"""A policy as C99: one header, one source file, doubles, no memory allocated, nothing but <math.h> needed."""
+"""A policy as C99: one header, one source file, doubles, no memory allocated, nothing but <math.h> needed.
+
+A policy at rest is one function; one that moves along a path has a small state, started anew for every episode.
+"""
 
 import shutil
 import subprocess
@@ -25,15 +28,31 @@ HEADER = """/* Deterministic policy for "{task}", exported by abps. */
 extern "C" {{
 #endif
 
-/* Write the action for one raw observation (it is normalised here). Reentrant; allocates nothing; `action` stays inside
-   the action bounds for every finite observation. */
-void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);
+{functions}
 
 #ifdef __cplusplus
 }}
 #endif
 #endif
 """
+
+ACT_HEADER = """/* Write the action for one raw observation (it is normalised here). Reentrant; allocates nothing;
+   `action` stays inside the action bounds for every finite observation. */
+void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);"""
+
+STEP_HEADER = """/* Where an episode stands: the weights of this policy move along a path while the episode runs. */
+typedef struct {
+    long knot; /* the last knot that was passed */
+    long step; /* steps since then */
+} abps_policy_state;
+
+/* Begin an episode. */
+void abps_policy_start(abps_policy_state *state);
+
+/* Write the action for the next raw observation of the episode (it is normalised here), once per step. Reentrant: all
+   that changes is in `state`; allocates nothing; `action` stays inside the action bounds for every finite observation. */
+void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OBSERVATION_SIZE],
+                      double action[ABPS_ACTION_SIZE]);"""
 
 SOURCE = """/* Deterministic policy for "{task}", exported by abps.
 
@@ -44,35 +63,25 @@ SOURCE = """/* Deterministic policy for "{task}", exported by abps.
 
 #include <math.h>
 
-static const double weights[ABPS_ACTION_SIZE][ABPS_OBSERVATION_SIZE] = {{
-{weights}
-}};
+{parameters}
 static const double observation_mean[ABPS_OBSERVATION_SIZE] = {{{mean}}};
 static const double observation_std[ABPS_OBSERVATION_SIZE] = {{{std}}};
 {bounds}
 
-void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]) {{
-    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
-        double latent = 0.0;
-        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
-            latent += weights[i][j] * ((observation[j] - observation_mean[j]) / observation_std[j]);
-        }}
-{squash}
-    }}
-}}
+{functions}
 
 #ifdef ABPS_POLICY_MAIN
 #include <stdio.h>
 
 int main(void) {{
     double observation[ABPS_OBSERVATION_SIZE], action[ABPS_ACTION_SIZE];
-    for (;;) {{
+{begin}    for (;;) {{
         for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
             if (scanf("%lf", &observation[j]) != 1) {{
                 return j == 0 ? 0 : 1;
             }}
         }}
-        abps_policy_act(observation, action);
+        {call};
         for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
             printf(i ? " %.17g" : "%.17g", action[i]);
         }}
@@ -81,6 +90,39 @@ int main(void) {{
 }}
 #endif
 """
+
+ACT = """void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]) {{
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
+        double latent = bias[i];
+        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
+            latent += weights[i][j] * ((observation[j] - observation_mean[j]) / observation_std[j]);
+        }}
+{squash}
+    }}
+}}"""
+
+STEP = """void abps_policy_start(abps_policy_state *state) {{
+    state->knot = 0;
+    state->step = 0;
+}}
+
+void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OBSERVATION_SIZE],
+                      double action[ABPS_ACTION_SIZE]) {{
+    const long before = state->knot, after = before + 1 < KNOTS ? before + 1 : before;
+    const double share = (double)state->step / KNOT_INTERVAL;
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
+        double latent = (1.0 - share) * bias[before][i] + share * bias[after][i];
+        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
+            const double weight = (1.0 - share) * weights[before][i][j] + share * weights[after][i][j];
+            latent += weight * ((observation[j] - observation_mean[j]) / observation_std[j]);
+        }}
+{squash}
+    }}
+    if (after > before && ++state->step == KNOT_INTERVAL) {{ /* After the last knot nothing moves. */
+        state->knot = after;
+        state->step = 0;
+    }}
+}}"""
 
 SQUASH = {
     "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(latent);",
@@ -94,15 +136,38 @@ def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]
     bounds = [f"static const double action_{n}[ABPS_ACTION_SIZE] = {{{_numbers(getattr(form, n))}}};" for n in used]
-    weights = "\n".join(f"    {{{_numbers(row)}}}," for row in form.weights)
     sizes = {"task": safe_text(form.task).replace("?", "_"), "s": form.mean.size, "a": form.low.size}
-    header.write_text(HEADER.format(**sizes), encoding="utf-8")
+    moving = form.path is not None
+    header.write_text(HEADER.format(**sizes, functions=STEP_HEADER if moving else ACT_HEADER), encoding="utf-8")
     text = SOURCE.format(
-        **sizes, weights=weights, mean=_numbers(form.mean), std=_numbers(form.std), bounds="\n".join(bounds),
-        squash=SQUASH[form.squash],
+        **sizes, parameters=_parameters(form), mean=_numbers(form.mean), std=_numbers(form.std),
+        bounds="\n".join(bounds), functions=(STEP if moving else ACT).format(squash=SQUASH[form.squash]),
+        begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if moving else "",
+        call="abps_policy_step(&state, observation, action)" if moving else "abps_policy_act(observation, action)",
     )  # fmt: skip
     source.write_text(text, encoding="utf-8")
     return [header, source]
+
+
+def _parameters(form: LinearPolicyArrays) -> str:
+    """The weights and the bias, or those of all knots."""
+    sizes = "[ABPS_ACTION_SIZE][ABPS_OBSERVATION_SIZE]"
+    if form.path is None:
+        return (
+            f"static const double weights{sizes} = {{\n{_rows(form.weights)}\n}};\n"
+            f"static const double bias[ABPS_ACTION_SIZE] = {{{_numbers(form.bias)}}};"
+        )
+    knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in form.path.weights)
+    return (
+        f"#define KNOTS {len(form.path.weights)}\n"
+        f"#define KNOT_INTERVAL {int(form.path.interval)} /* steps between two knots */\n\n"
+        f"static const double weights[KNOTS]{sizes} = {{\n{knots}\n}};\n"
+        f"static const double bias[KNOTS][ABPS_ACTION_SIZE] = {{\n{_rows(form.path.bias)}\n}};"
+    )
+
+
+def _rows(matrix: Array, indent: int = 4) -> str:
+    return "\n".join(f"{' ' * indent}{{{_numbers(row)}}}," for row in matrix)
 
 
 def compiler() -> str | None:
@@ -131,5 +196,5 @@ def act_c(directory: Path, observations: Array) -> Array:
         return through_program([program], observations)
 
 
-def _numbers(values: Array) -> str:
+def _numbers(values: Array | None) -> str:
     return ", ".join(literal(value) for value in np.asarray(values))

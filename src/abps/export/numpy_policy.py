@@ -1,4 +1,4 @@
-"""A policy as one Python file that needs numpy and nothing else."""
+"""A policy as one Python file that needs numpy and nothing else; along a path, every episode has its own controller."""
 
 import subprocess
 import sys
@@ -13,42 +13,83 @@ __all__ = ["act_numpy", "write_numpy"]
 
 FILE = "policy.py"
 
-TEMPLATE = '''"""Deterministic policy for "{task}", exported by abps: {a} actions from {s} observations. Needs numpy only.
+HEAD = '''"""Deterministic policy for "{task}", exported by abps: {a} actions from {s} observations. Needs numpy only.
 
-    from policy import act
-    action = act(observation)        # ({s},) -> ({a},); also (n, {s}) -> (n, {a})
-
-As a program it reads one observation per line (numbers separated by spaces) and prints one action per line.
+{usage}
 """
 
 import numpy as np
 
-WEIGHTS = np.array([
-{weights}
-])
+{numbers}
 OBSERVATION_MEAN = np.array([{mean}])
 OBSERVATION_STD = np.array([{std}])
 ACTION_LOW = np.array([{low}])
 ACTION_HIGH = np.array([{high}])
 ACTION_CENTRE = (ACTION_HIGH + ACTION_LOW) / 2.0
 ACTION_HALF = (ACTION_HIGH - ACTION_LOW) / 2.0
+'''
 
+AT_REST = """    from policy import act
+    action = act(observation)        # ({s},) -> ({a},); also (n, {s}) -> (n, {a})
+
+As a program it reads one observation per line (numbers separated by spaces) and prints one action per line."""
+
+ALONG_A_PATH = """The weights move along a path during the episode, so that every episode needs a controller of its own:
+
+    from policy import start
+    act = start()                    # at the beginning of an episode
+    action = act(observation)        # once per step, ({s},) -> ({a},)
+
+As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
+per line."""
+
+ACT = '''
 
 def act(observation):
     """Return the action for an observation; the raw one, it is normalised here."""
     observation = np.asarray(observation, dtype=np.float64)
     if observation.shape[-1:] != OBSERVATION_MEAN.shape:
         raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
-    latent = (observation - OBSERVATION_MEAN) / OBSERVATION_STD @ WEIGHTS.T
+    latent = (observation - OBSERVATION_MEAN) / OBSERVATION_STD @ WEIGHTS.T + BIAS
     return {squash}
 
+
+def start():
+    """Return the controller of one episode; this policy is at rest, so that it is always the same."""
+    return act
+'''
+
+START = '''
+
+def start():
+    """Return the controller of one episode: a function from an observation to an action that counts its calls."""
+    step, last = 0, len(KNOT_WEIGHTS) - 1
+
+    def act(observation):
+        nonlocal step
+        observation = np.asarray(observation, dtype=np.float64)
+        if observation.shape != OBSERVATION_MEAN.shape:
+            raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
+        before, share = min(step // KNOT_INTERVAL, last), step % KNOT_INTERVAL / KNOT_INTERVAL
+        after = min(before + 1, last)
+        step += 1
+        weights = (1.0 - share) * KNOT_WEIGHTS[before] + share * KNOT_WEIGHTS[after]
+        bias = (1.0 - share) * KNOT_BIAS[before] + share * KNOT_BIAS[after]
+        latent = weights @ ((observation - OBSERVATION_MEAN) / OBSERVATION_STD) + bias
+        return {squash}
+
+    return act
+'''
+
+MAIN = """
 
 if __name__ == "__main__":
     import sys
 
+    controller = start()
     for line in sys.stdin:
-        print(*(repr(float(value)) for value in act(np.array(line.split(), dtype=np.float64))))
-'''
+        print(*(repr(float(value)) for value in controller(np.array(line.split(), dtype=np.float64))))
+"""
 
 SQUASH = {
     "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(latent)",
@@ -58,16 +99,31 @@ SQUASH = {
 
 def write_numpy(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
-    path = Path(directory) / FILE
-    rows = "\n".join(f"    [{_numbers(row)}]," for row in form.weights)
-    path.write_text(
-        TEMPLATE.format(
-            task=safe_text(form.task), a=form.low.size, s=form.mean.size, weights=rows, squash=SQUASH[form.squash],
-            mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
-        ),
-        encoding="utf-8",
+    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size}
+    usage, body = (AT_REST, ACT) if form.path is None else (ALONG_A_PATH, START)
+    text = HEAD.format(
+        **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
+        mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
+    path.write_text(text + body.format(**sizes, squash=SQUASH[form.squash]) + MAIN, encoding="utf-8")
     return [path]
+
+
+def _parameters(form: LinearPolicyArrays) -> str:
+    """The weights and the bias, or those of all knots."""
+    if form.path is None:
+        return f"WEIGHTS = np.array([\n{_rows(form.weights)}\n])\nBIAS = np.array([{_numbers(form.bias)}])"
+    knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in form.path.weights)
+    lines = [
+        f"KNOT_WEIGHTS = np.array([\n{knots}\n])",
+        f"KNOT_BIAS = np.array([\n{_rows(form.path.bias)}\n])",
+        f"KNOT_INTERVAL = {int(form.path.interval)}  # steps between two knots; after the last one nothing moves",
+    ]
+    return "\n".join(lines)
+
+
+def _rows(matrix: Array, indent: int = 4) -> str:
+    return "\n".join(f"{' ' * indent}[{_numbers(row)}]," for row in matrix)
 
 
 def act_numpy(directory: Path, observations: Array) -> Array:
@@ -83,5 +139,5 @@ def through_program(command: list[str], observations: Array) -> Array:
     return np.array([[float(word) for word in line.split()] for line in done.stdout.splitlines()])
 
 
-def _numbers(values: Array) -> str:
-    return ", ".join(literal(value) for value in values)
+def _numbers(values: Array | None) -> str:
+    return ", ".join(literal(value) for value in np.asarray(values))

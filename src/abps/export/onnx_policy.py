@@ -23,8 +23,12 @@ def write_onnx(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.onnx`; return the files.
 
     Raises:
-        ConfigError: the package onnx is not installed.
+        ConfigError: the policy moves along a path, or the package onnx is not installed.
     """
+    if form.path is not None:
+        raise ConfigError(
+            "a policy that moves along a path cannot be exported as ONNX, whose graphs know no time; use numpy or c"
+        )
     onnx = _package("onnx")
     path = Path(directory) / FILE
     model = _model(form, onnx)
@@ -48,10 +52,10 @@ def _model(form: LinearPolicyArrays, onnx: Any) -> "ModelProto":
     helper, double = onnx.helper, onnx.TensorProto.DOUBLE
     constants = {
         "mean": form.mean, "std": form.std, "weights": np.ascontiguousarray(form.weights.T), "centre": form.centre,
-        "half": form.half, "low": form.low, "high": form.high,
+        "half": form.half, "low": form.low, "high": form.high, "bias": form.bias,
     }  # fmt: skip
     nodes = [("Sub", ["observation", "mean"], "shifted"), ("Div", ["shifted", "std"], "normalised"),
-             ("MatMul", ["normalised", "weights"], "latent")]  # fmt: skip
+             ("MatMul", ["normalised", "weights"], "product"), ("Add", ["product", "bias"], "latent")]  # fmt: skip
     if form.squash == "tanh":
         nodes += [("Tanh", ["latent"], "squashed"), ("Mul", ["squashed", "half"], "scaled"),
                   ("Add", ["scaled", "centre"], "action")]  # fmt: skip

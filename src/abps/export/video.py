@@ -85,7 +85,8 @@ def record_video(
     try:
         if env.observation_space.shape != (policy.spec.observation_dim,):
             raise TaskError(
-                f"the policy takes {policy.spec.observation_dim} observations, {task.id!r} gives {env.observation_space.shape}"
+                f"the policy takes {policy.spec.observation_dim} observations, {task.id!r} gives "
+                f"{env.observation_space.shape}"
             )
         limit = env.spec.max_episode_steps if env.spec is not None else None
         return _film(policy, env, imageio, path, integer_seed(seed, "video"), steps or task.horizon or limit or LONGEST)

@@ -128,7 +128,8 @@ def _unsealed(path: Path, content: bytes) -> dict[str, Any]:
     if document["schema"] != SCHEMA:
         raise SchemaError(
             f"{path} has checkpoint schema {document['schema']!r}, written by abps {document.get('abps', 'unknown')}; "
-            f"this version reads schema {SCHEMA}. Resume with that version of abps, or delete {path.parent} to have the "
+            f"this version reads schema {SCHEMA}. Resume with that version of abps, or delete "
+            f"{path.parent} to have the "
             "state computed again from the journal (no episode is run again)"
         )
     return document

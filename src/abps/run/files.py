@@ -48,7 +48,7 @@ def replace_atomically(path: Path, content: bytes) -> None:
 
 
 def replace_together(contents: dict[Path, bytes]) -> None:
-    """Replace files of one directory, each atomically, in the given order, with one wait for all contents and one for the names.
+    """Replace files of one directory, each atomically, in this order; one wait for all contents, one for the names.
 
     Raises:
         RunError: the disk refuses; every file has its old content, or (when only a rename failed) its new one.

@@ -260,6 +260,8 @@ def _strange_actions(trajectory: Trajectory, policy: Policy) -> list[str]:
     if distance <= STRANGE_ACTIONS:
         return []
     return [
-        f"the recorded actions differ from the policy's by up to {distance:.0%} of their range; was it another policy's "
-        "episode, or does the robot filter its actions? (recorded all the same; `abps tell RUN --discard` takes it back)"
+        f"the recorded actions differ from the policy's by up to {distance:.0%} of their range; was "
+        "it another policy's "
+        "episode, or does the robot filter its actions? (recorded all the same; `abps tell RUN "
+        "--discard` takes it back)"
     ]

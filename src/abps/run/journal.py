@@ -178,7 +178,7 @@ class Journal:
         return self._marks[episode].parameters
 
     def twin_of(self, trajectory: Trajectory) -> int | None:
-        """The newest recorded episode with the same bytes, which a real system never produces twice; None without one."""
+        """The newest recorded episode with the same bytes, which a real system never produces twice; else None."""
         data = encode_trajectory(trajectory)
         wanted = (zlib.crc32(data), len(data))
         return next(
@@ -203,7 +203,7 @@ class Journal:
         return decode_trajectory(data, mark.steps, self._spec, terminated=mark.terminated, truncated=mark.truncated)
 
     def newest(self, transitions: int, before: int) -> Iterator[Trajectory]:
-        """Yield, oldest first, the trajectories before episode `before` that hold its last `transitions` transitions."""
+        """The trajectories before episode `before` that hold its last `transitions` transitions, oldest first."""
         first, missing = before, transitions
         while first > 0 and missing > 0:
             first -= 1
@@ -223,15 +223,17 @@ class Journal:
         self._lines_end, self._data_end = self._line_starts.pop(), self._marks.pop().offset
 
     def refuse_damage(self, known: int) -> None:
-        """Raise when the last episode's data are damaged although a checkpoint knows of `known` episodes, it among them.
+        """Raise when the last episode's data are damaged although it is among the `known` ones of a checkpoint.
 
         Raises:
             RunError: it was synced before the checkpoint was written, so this is no crash's doing.
         """
         if self._torn and known > len(self):
             raise RunError(
-                f"episode {len(self)} in {self._data_path} is damaged (its checksum does not fit the journal's), and not by a "
-                "crash: a checkpoint knows it. Restore the file from a copy, or delete the folder checkpoint to run it again"
+                f"episode {len(self)} in {self._data_path} is damaged (its checksum does not fit the "
+                "journal's), and not by a "
+                "crash: a checkpoint knows it. Restore the file from a copy, or delete the folder "
+                "checkpoint to run it again"
             )
 
     def repair(self) -> list[str]:
@@ -266,12 +268,13 @@ class Journal:
             raise RunError(f"cannot make {folder}: {error.strerror or error}") from error
         replace_atomically(path, self._torn)
         return (
-            f"the data of the last recorded episode, {len(self)}, do not fit its line in the journal, as after a power loss; "
+            f"the data of the last recorded episode, {len(self)}, do not fit its line in the journal, "
+            "as after a power loss; "
             f"it is run again, and what was there is kept in {path}"
         )
 
     def _read(self) -> None:
-        """Index the lines up to the first that is not whole, which must be the last, and compare the last with its data."""
+        """Index the lines up to one that is not whole, which must be the last; compare the last with its data."""
         size = self._data_path.stat().st_size if self._data_path.exists() else 0
         line = last = b""
         if self._lines_path.exists():
@@ -297,7 +300,7 @@ class Journal:
                 )
 
     def _take_out_torn(self, line: bytes) -> None:
-        """Forget the last episode when its data do not fit its line, as after a power loss; all others must be whole then."""
+        """Forget the last episode when its data do not fit its line, as after a power loss; others must be whole."""
         data = self._data_of(self._marks[-1])
         if self._marks[-1].fits(data):
             return

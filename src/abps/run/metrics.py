@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line per outer iteration, with a checksum of itself; every field is described in docs/metrics.md."""
+"""metrics.jsonl: one line per outer iteration, with a checksum of itself; docs/metrics.md describes every field."""
 
 import math
 import os

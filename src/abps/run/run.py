@@ -52,7 +52,7 @@ class Slot(NamedTuple):
 
 
 def clean_reason(reason: str) -> str:
-    """A failure's reason as one line of ordinary length and encoding, whatever the environment put into its exception."""
+    """A failure's reason as one line of ordinary length and encoding, whatever the exception says."""
     line = " ".join(reason.encode("utf-8", "replace").decode().split()) or "no reason given"
     return line if len(line) <= MAX_REASON else line[:MAX_REASON] + "…"
 
@@ -146,7 +146,7 @@ class Run:
         return reasons
 
     def _iterations_without_gain(self) -> int:
-        """Outer iterations since the best evaluation of a centre, for searches that never run their centre themselves."""
+        """Outer iterations since the best evaluation of a centre, for searches that never run it themselves."""
         seen = [record for record in self.metrics.records if record["eval_return"] is not None]
         if not seen:
             return 0
@@ -386,13 +386,14 @@ def failures_noted(path: Path) -> Iterator[None]:
         place = _culprit(traceback.extract_tb(error.__traceback__))
         raise RunError(
             f"the run stopped with {type(error).__name__}: {clean_reason(str(error))} ({place.filename}, line "
-            f"{place.lineno}). Every finished episode is saved; the details are in {path / 'FAILED'}. This is a bug of abps "
+            f"{place.lineno}). Every finished episode is saved; the details are in {path / 'FAILED'}. "
+            "This is a bug of abps "
             f"or of a part of your own; once it is mended, go on with `abps resume {path}`"
         ) from error
 
 
 def _culprit(frames: traceback.StackSummary) -> traceback.FrameSummary:
-    """The deepest frame outside of abps and of installed packages, where a part of one's own went wrong; or the deepest."""
+    """The deepest frame outside of abps and of installed packages (a part of one's own), or the deepest."""
     package = str(Path(__file__).parents[1])
     own = [frame for frame in frames if "lib/python" not in frame.filename and not frame.filename.startswith(package)]
     return (own or frames)[-1]

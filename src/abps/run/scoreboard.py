@@ -1,4 +1,4 @@
-"""What a run's evaluations have shown so far: the maximum return, the best policy, and the probes still to be looked at."""
+"""What a run's evaluations have shown so far: the maximum return, the best policy, the probes still to evaluate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

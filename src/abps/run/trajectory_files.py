@@ -129,7 +129,8 @@ class _Table:
             for row in range(rows, len(self._rows)):
                 if self.cell(row, name):
                     raise ShapeError(
-                        f"{self._path}: column {name!r} must be empty in the last row, which is the observation after the "
+                        f"{self._path}: column {name!r} must be empty in the last row, which is the "
+                        "observation after the "
                         "last step"
                     )
         return np.array([[self._number(row, name) for name in names] for row in range(rows)])

@@ -1,1 +1,1 @@
-"""Many runs and their answer: records, statistics, figures and the report (the grid and its executors live here too)."""
+"""Many runs and their answer: records, statistics, figures, report, grids and their executors."""

@@ -120,7 +120,7 @@ def run_cell(path: Path, settings: RunSettings) -> None:
 
 
 def single_threaded(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables that keep BLAS and XLA to one thread: cells share the cores, not their insides."""
+    """Return the environment variables that keep BLAS and XLA to one thread: cells share the cores."""
     flags = (environment or os.environ).get("XLA_FLAGS", "")
     if "xla_cpu_multi_thread_eigen" not in flags:
         flags = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()

@@ -190,8 +190,17 @@ def phase_times(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, them
         left = np.zeros(len(bars))
         for number, phase in enumerate(phases):
             widths = np.array([parts.get(phase, 0.0) for parts in bars.values()])
-            axes_.barh(list(bars), widths, left=left, height=0.65, label=phase, color=theme.palette[number % len(theme.palette)],
-                       hatch=hatches[number % len(hatches)], edgecolor=theme.background, linewidth=0.6)  # fmt: skip
+            axes_.barh(
+                list(bars),
+                widths,
+                left=left,
+                height=0.65,
+                label=phase,
+                color=theme.palette[number % len(theme.palette)],
+                hatch=hatches[number % len(hatches)],
+                edgecolor=theme.background,
+                linewidth=0.6,
+            )
             left += widths
         axes_.set_ylim(rows - 0.5, -0.5)  # Bars are as thick in a panel with one search as in one with many.
         axes_.grid(visible=False, axis="y")

@@ -215,15 +215,25 @@ def load_slices(path: Path) -> list[Acquisition]:
     return panels
 
 
+def _scores_over_time(runs: Sequence[Run], options: Options) -> "Figure":
+    return figures.scores_over_time(_scores(runs), theme=options.theme)
+
+
+def _score_distributions(runs: Sequence[Run], options: Options) -> "Figure":
+    return figures.score_distributions(_scores(runs), theme=options.theme)
+
+
 FIGURES: dict[str, Entry] = {
     "paper-1": Entry("acquisition function with centre, probes, maximum, ∇m̂ and μ", _acquisition),
-    "paper-2": Entry("validation and test scores of the critics over time", lambda r, o: figures.scores_over_time(_scores(r), theme=o.theme)),
-    "paper-3": Entry("maximum discounted return per task and search", _curves("max_discounted", "maximum discounted return")),
+    "paper-2": Entry("validation and test scores of the critics over time", _scores_over_time),
+    "paper-3": Entry(
+        "maximum discounted return per task and search", _curves("max_discounted", "maximum discounted return")
+    ),
     "paper-4": Entry("ablation of the critics' aggregation and reset", _ablation),
     "paper-5": Entry("maximum undiscounted return per task and search", _curves("max_return", "maximum return")),
-    "paper-6": Entry("histograms and correlation of the critics' scores", lambda r, o: figures.score_distributions(_scores(r), theme=o.theme)),
+    "paper-6": Entry("histograms and correlation of the critics' scores", _score_distributions),
     "centre": Entry("undiscounted return of the current centre", _curves("centre_return", "return of the centre")),
     "times": Entry("seconds per phase and outer iteration", _times),
     "minutes": Entry("maximum return against minutes of wall time", _per_minute),
-}  # fmt: skip
+}
 """Name → figure."""

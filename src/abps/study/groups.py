@@ -47,7 +47,7 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
     "centre_discounted": ("eval_discounted", "centre_discounted"),
     "centre_return": ("eval_return", "centre_return"),
 }
-"""What can be plotted, and the metrics it is read from: a fresh evaluation of the centre is preferred to its training episodes."""
+"""What can be plotted, and the metrics it is read from, a fresh evaluation before the centre's training episodes."""
 
 TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
@@ -269,7 +269,7 @@ def _label(run: Run, varied: Sequence[str]) -> str:
 
 
 def _distinguishing(run: Run) -> dict[str, object]:
-    """What sets runs apart: the search's settings, and the task's (a study may vary γ), but not how a task is called."""
+    """What sets runs apart: the search's settings, and the task's (a study may vary γ), but not its name."""
     task = run.config.get("task")
     flat = flatten(task) if isinstance(task, Mapping) else {}
     return {**run.settings, **{f"task.{key}": value for key, value in flat.items() if key not in ("id", "name")}}
@@ -338,7 +338,9 @@ def _estimates(group: Group, samples: Mapping[str, Array], statistic: str) -> di
 
 
 def _at_end(group: Group, column: str, end: float) -> float:
-    values = [statistics.on_grid(np.maximum.accumulate(np.nan_to_num(run.column("episodes"))), run.column(column), [end])[0]
-              for run in group.runs]  # fmt: skip
+    values = []
+    for run in group.runs:
+        episodes = np.maximum.accumulate(np.nan_to_num(run.column("episodes")))
+        values.append(statistics.on_grid(episodes, run.column(column), [end])[0])
     finite = [value for value in values if np.isfinite(value)]
     return float(np.median(finite)) if finite else math.nan

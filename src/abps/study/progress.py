@@ -1,4 +1,4 @@
-"""How far runs are, read from their files while others write them: cheap enough to do every second for hundreds of runs."""
+"""How far runs are, read from their files while others write them; cheap enough for hundreds of runs every second."""
 
 import json
 import os

@@ -152,7 +152,8 @@ def render(content: Mapping[str, Any], *, title: str = "") -> str:
     subtitle = f"{_plural(count, 'run')}: {_plural(len(tasks), 'task')} × {_plural(len(labels), 'search', 'searches')}"
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     values = {
-        "policy": f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'",
+        "policy": f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'",
         "title": html.escape(title),
         "subtitle": html.escape(subtitle),
         "footer": html.escape(f"Made by abps {_version()} on {made}. This file is complete: it loads nothing."),

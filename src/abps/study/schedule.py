@@ -51,10 +51,11 @@ class Schedule:
     def __post_init__(self) -> None:
         found = [find(cell.path, cell.settings) for cell in self.cells]
         check_conflicts(self.cells, found)
+        known = {"done": "done", "running": "elsewhere"}
         self.states = [
-            CellState(cell, {"done": "done", "running": "elsewhere"}.get(there.state, "waiting"), skipped=there.state == "done")
+            CellState(cell, known.get(there.state, "waiting"), skipped=there.state == "done")
             for cell, there in zip(self.cells, found, strict=True)
-        ]  # fmt: skip
+        ]
         self._looked = time.monotonic()
 
     def count(self, *states: str) -> int:
@@ -140,6 +141,7 @@ def check_conflicts(cells: Sequence[Cell], found: Sequence[Found]) -> None:
     more = f"\n  and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
     raise ConfigError(
         f"{len(conflicts)} of the grid's runs exist with other settings:\n{listed}{more}\n"
-        "Nothing was started. Take another folder (--runs), make the setting an axis (--axis name=value) so that it gets "
+        "Nothing was started. Take another folder (--runs), make the setting an axis (--axis "
+        "name=value) so that it gets "
         "a place of its own, or move the old runs away."
     )

@@ -1,4 +1,4 @@
-"""The acquisition function on a plane through the centre, before and after the first probes (the data of paper Figure 1).
+"""The acquisition function on a plane through the centre, before and after the first probes (paper Figure 1).
 
 A search at the end of an outer iteration knows everything that is needed: the centre and its probes are the newest
 points of the window, the critics still belong to that centre. So nothing is run again: models are built of the centre
@@ -42,9 +42,9 @@ POINTS = 81
 REACH = 2.5
 """Half width of the plane in (median effective) lengthscales."""
 MARGIN = 1.15
-"""The plane is widened until probes lie inside it by this factor; the box of probes has corners farther out than its sides."""
+"""The plane is widened until probes lie inside it by this factor: a box's corners are farther out than its sides."""
 TIE = 1e-6
-"""Maxima whose values differ by less than this share of the range are the same: one probe cannot tell ahead from behind."""
+"""Maxima whose values differ by less than this share of the range are the same: ahead and behind look alike."""
 
 
 def run_slices(path: Path, probes: int = 2) -> list[Acquisition]:
@@ -122,7 +122,7 @@ def newest_centre_and_probes(window: list[Point]) -> list[Point]:
 
 
 def plane(model: Model) -> Array:
-    """Two orthonormal directions (2, d): for two parameters these, else spanned by μ and the first probe that leaves it."""
+    """Two orthonormal directions (2, d): for two parameters these, else spanned by μ and the first probe off it."""
     d = len(model.neighbourhood.theta)
     if d < 2:
         raise ConfigError("a plane through the centre needs at least two parameters")
@@ -168,7 +168,7 @@ def reach(model: Model, radius: float) -> float:
 
 
 def _maximum(grid: Array, values: Array, gradient: Array) -> Array:
-    """The place of the largest value; of equal ones, which lie opposite each other, the one ahead in the direction of ascent."""
+    """The place of the largest value; of equal ones, which lie opposite each other, the one along the gradient."""
     finite = np.where(np.isfinite(values), values, -np.inf)
     near = finite >= finite.max() - TIE * float(np.ptp(finite[np.isfinite(finite)]))
     return grid[near][int(np.argmax(grid[near] @ gradient))]

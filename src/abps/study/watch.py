@@ -48,11 +48,23 @@ def overview(snapshots: Sequence[Snapshot], height: int | None = None, note: str
 def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None) -> Table:
     """One line per run."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    for name, justify in (("task", "left"), ("search", "left"), ("seed", "right"), ("state", "left"), ("episodes", "left"),
-                          ("centre", "right"), ("best", "right"), ("R̃²", "right"), ("P(ascent)", "right"),
-                          ("ep/min", "right"), ("time", "right"), ("left", "right")):  # fmt: skip
-        wrap = {"overflow": "ellipsis", "no_wrap": True}
-        table.add_column(name, justify=justify, **wrap)  # type: ignore[arg-type]
+    names = (
+        "task",
+        "search",
+        "seed",
+        "state",
+        "episodes",
+        "centre",
+        "best",
+        "R̃²",
+        "P(ascent)",
+        "ep/min",
+        "time",
+        "left",
+    )
+    for name in names:
+        justify = "left" if name in ("task", "search", "state", "episodes") else "right"
+        table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
     shown = list(snapshots)
     if rows is not None and len(shown) > rows:
         kept = sorted(range(len(shown)), key=lambda index: (URGENCY.index(shown[index].state), index))[: rows - 1]

@@ -1,4 +1,4 @@
-"""Where cells run: in local processes or on a Ray cluster. The contract is in `base`; `abps.study.schedule` decides what runs."""
+"""Where cells run: in local processes or on a Ray cluster. Contract: `base`; `schedule` decides what runs."""
 
 from abps.study.executors.base import Executor as Executor
 from abps.study.executors.base import Outcome as Outcome

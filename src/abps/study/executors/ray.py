@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster. All nodes must see the run directories under the same path (a shared file system) and have abps installed.
+"""Cells on a Ray cluster: all nodes have abps installed and see the run directories under the same path.
 
 A cell is one Ray task in a process of its own (`max_calls=1`). Ray's own retries are off: a lost worker comes back as
 `died`, and the schedule starts the cell again, on whatever worker is free. It then goes on from its journal, bit for
@@ -79,7 +79,8 @@ class RayExecutor:
         except (ConnectionError, OSError, ValueError, RuntimeError) as error:
             where = f"at {address!r}" if address else "on this machine"
             raise ConfigError(
-                f"cannot reach or start Ray {where}: {error}. Is it running (`ray status --address …`), and of the same "
+                f"cannot reach or start Ray {where}: {error}. Is it running (`ray status --address "
+                "…`), and of the same "
                 "Ray and Python version?"
             ) from error
 
