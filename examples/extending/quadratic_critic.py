@@ -91,11 +91,11 @@ class LeastSquares(Critics):
 
 
 def _inputs(states: Floats, actions: Floats) -> Array:
-    return np.concatenate([np.ones((len(states), 1)), states, actions], axis=1)
+    return np.concatenate([np.ones((len(states), 1)), states, actions], axis=1, dtype=np.float64)
 
 
 def _features(states: Floats, actions: Floats) -> Array:
     """All products of two of (1, s, a): (m, f)."""
     inputs = _inputs(states, actions)
     first, second = np.triu_indices(inputs.shape[1])
-    return np.asarray(inputs[:, first] * inputs[:, second], dtype=np.float64)
+    return inputs[:, first] * inputs[:, second]
