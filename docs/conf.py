@@ -9,6 +9,7 @@ lines for formulas. The hooks below turn that into what Sphinx reads, and list t
 import dataclasses
 import re
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy.typing
@@ -112,8 +113,19 @@ def _give_back(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
     lines[:] = _PLAIN.pop(name, lines)
 
 
+def _without_folders(app: Any, name: str, source: list[str]) -> None:
+    """A link to a folder of the repository is plain text on the site, which has no page for it."""
+    here = Path(app.srcdir, name).parent
+
+    def plain(link: re.Match[str]) -> str:
+        return link[1] if (here / link[2]).is_dir() else link[0]
+
+    source[0] = re.sub(r"\[([^]]+)\]\(([^)#:\s]+)\)", plain, source[0])
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Docstrings are read before napoleon, which looks for their sections."""
+    app.connect("source-read", _without_folders)
     app.connect("autodoc-process-docstring", _document, priority=100)
     app.connect("autodoc-process-docstring", _keep, priority=200)
     app.connect("autodoc-process-docstring", _give_back, priority=900)
