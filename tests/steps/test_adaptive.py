@@ -1,0 +1,126 @@
+"""The step of the fast ABS by hand: its first step, how its length follows agreement, when it jumps and goes back."""
+
+import numpy as np
+import pytest
+from lqr_lab import lqr
+
+from abps.data.window import Point
+from abps.errors import ConfigError
+from abps.model import GP, Hyper, Model, Neighbourhood, PriorMean
+from abps.normaliser import Normaliser
+from abps.policies.linear import ClippedLinear
+from abps.policies.policy import PolicySpace
+from abps.steps.adaptive import AdaptiveAscent, AdaptiveMemory
+from abps.steps.base import StepInput
+
+RULE = AdaptiveAscent(first_length=0.1, shortest=0.01, longest=1.0, rate=0.5, target=0.2, jump=3.0)
+SLOPE = np.array([3.0, 4.0])
+CENTRE = np.array([0.3, -0.2])
+
+
+def model(*points: tuple[list[float], str, float], slope=SLOPE, noise=0.01) -> Model:
+    """A process with long lengthscales over points (parameters, role, return); the last centre is θ."""
+    space, normaliser = PolicySpace(ClippedLinear(), lqr().spec), Normaliser.empty(2)
+    points = (*points, (list(CENTRE), "centre", 0.0))
+    entries = tuple(Point(np.array(x), normaliser, np.array([value]), role, 0) for x, role, value in points)
+    near = Neighbourhood(space.policy(CENTRE, normaliser), entries)
+    prior = PriorMean(np.zeros(len(entries)), 0.0, np.asarray(slope, dtype=float))
+    return GP().model(near, prior, Hyper(np.full(2, 0.3), 1.0, noise, scale_by_dimension=False))
+
+
+def test_the_first_step_has_the_first_length_along_the_slope_and_looks_farther_ahead():
+    move = RULE(StepInput(model(), memory=AdaptiveMemory()))
+    step = 0.1 * SLOPE / 5.0
+    assert np.allclose(move.centre, CENTRE + step)
+    assert np.allclose(move.ahead, CENTRE + 3.0 * step)
+    assert np.allclose(move.memory.last, step)
+    assert (move.memory.length, move.memory.looked_ahead, move.settled) == (0.1, True, True)
+    assert move.metrics["step_agreement"] is None
+    near = AdaptiveAscent(jump=0.0)(StepInput(model(), memory=AdaptiveMemory()))
+    assert near.ahead is None
+    assert not near.memory.looked_ahead
+
+
+@pytest.mark.parametrize(
+    ("last", "cosine"), [(SLOPE, 1.0), (-SLOPE, -1.0), (np.array([-4.0, 3.0]), 0.0), (np.array([1.0, 0.0]), 0.6)]
+)
+def test_the_length_follows_the_agreement_of_successive_directions(last, cosine):
+    memory = AdaptiveMemory(length=0.2, last=0.7 * last)
+    move = RULE(StepInput(model(), memory=memory))
+    length = 0.2 * np.exp(0.5 * (cosine - 0.2))
+    assert move.metrics["step_agreement"] == pytest.approx(cosine)
+    assert move.metrics["step_chart"] == move.memory.length == pytest.approx(length)
+    assert np.linalg.norm(move.centre - CENTRE) == pytest.approx(length)
+    assert memory == AdaptiveMemory(length=0.2, last=memory.last)  # A rule changes nothing that it is given.
+
+
+@pytest.mark.parametrize(("sign", "start", "end"), [(1.0, 0.95, 1.0), (-1.0, 0.011, 0.01)])
+def test_the_length_stays_within_its_bounds(sign, start, end):
+    move = RULE(StepInput(model(), memory=AdaptiveMemory(length=start, last=sign * SLOPE)))
+    assert move.memory.length == end
+
+
+def test_no_slope_no_step():
+    move = RULE(StepInput(model(slope=(0.0, 0.0)), memory=AdaptiveMemory(length=0.2, last=SLOPE)))
+    assert np.array_equal(move.centre, CENTRE)
+    assert (move.memory.length, move.memory.last, move.ahead) == (0.2, None, None)
+
+
+EARLIER = ([0.2, -0.3], "centre", 1.0)
+"""A centre that returned far more than the current one."""
+
+
+def test_a_centre_that_is_surely_worse_than_an_earlier_one_is_left():
+    """Once; asked again there, the rule steps on, with the shorter length and without a last direction."""
+    memory = AdaptiveMemory(length=0.2, last=SLOPE)
+    move = RULE(StepInput(model(EARLIER, slope=(0.0, 0.0)), memory=memory))
+    assert np.allclose(move.centre, EARLIER[0])
+    assert move.metrics == {"retreat": "worse"}
+    assert not move.settled
+    assert (move.memory.length, move.memory.last, move.memory.retreated) == (0.1, None, True)
+    again = RULE(StepInput(model(EARLIER), memory=move.memory))
+    assert again.settled
+    assert np.linalg.norm(again.centre - CENTRE) == pytest.approx(0.1)
+    assert not again.memory.retreated
+
+
+def test_noise_is_no_reason_to_go_back_and_neither_is_a_probe():
+    """The same returns under large noise leave it in doubt; one lucky probe is no centre."""
+    for given in (model(EARLIER, slope=(0.0, 0.0), noise=3.0), model((EARLIER[0], "probe", 1.0), slope=(0.0, 0.0))):
+        move = RULE(StepInput(given, memory=AdaptiveMemory(length=0.2, last=SLOPE)))
+        assert move.settled
+        assert np.array_equal(move.centre, CENTRE)
+
+
+def test_what_is_believed_to_be_the_best_is_the_policy_with_the_highest_posterior_mean():
+    """Below the doubt at which it goes back; without a better one it is the centre itself."""
+    rule = AdaptiveAscent(doubt=0.999999)
+    move = rule(StepInput(model(([0.2, -0.3], "centre", 0.1), slope=(0.0, 0.0), noise=0.2), memory=AdaptiveMemory()))
+    assert np.allclose(move.believed, [0.2, -0.3])
+    move = rule(StepInput(model(([0.2, -0.3], "centre", -0.1), slope=(0.0, 0.0), noise=0.2), memory=AdaptiveMemory()))
+    assert np.allclose(move.believed, CENTRE)
+
+
+@pytest.mark.parametrize(("value", "jumps"), [(1.0, True), (-1.0, False)])
+def test_a_probe_ahead_that_is_probably_better_becomes_the_centre(value, jumps):
+    ahead = ([0.45, 0.0], "probe", value)
+    memory = AdaptiveMemory(length=0.2, last=SLOPE / 50.0, looked_ahead=True)
+    move = RULE(StepInput(model(ahead, slope=(0.0, 0.0)), memory=memory))
+    assert move.settled != jumps
+    assert move.metrics.get("jump", False) == jumps
+    if jumps:
+        assert np.allclose(move.centre, ahead[0])
+        assert move.memory.length == pytest.approx(0.2 * np.sqrt(3.0))
+        assert np.allclose(move.memory.last, np.array(ahead[0]) - CENTRE)
+    assert not move.memory.looked_ahead
+    judged = RULE(StepInput(model(ahead, slope=(0.0, 0.0)), memory=AdaptiveMemory(length=0.2, last=SLOPE / 50.0)))
+    assert judged.settled  # A probe is judged once.
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"shortest": 0.5}, {"longest": 0.05}, {"doubt": 0.4}, {"shrink": 0.0}, {"candidates": 0}, {"jump": 0.5}],
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        AdaptiveAscent(**wrong)
