@@ -1,7 +1,7 @@
 """The robot's side of a run on real hardware: numpy and the robot's own driver, no abps.
 
     python examples/hardware_robot.py POLICY.npz EPISODE.npz
-    python examples/hardware_robot.py                             # no policy: rest for ten steps, to see that it answers
+    python examples/hardware_robot.py                            # no policy: rest for ten steps, to see that it answers
 
 Loads the policy that `abps ask` wrote, runs one episode, and writes what happened. Here the robot is simulated
 (Gymnasium's Pendulum); in your laboratory `reset`, `step` and `reward` talk to the machine. Exit code 3 means that the

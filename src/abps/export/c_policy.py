@@ -50,7 +50,8 @@ typedef struct {
 void abps_policy_start(abps_policy_state *state);
 
 /* Write the action for the next raw observation of the episode (it is normalised here), once per step. Reentrant: all
-   that changes is in `state`; allocates nothing; `action` stays inside the action bounds for every finite observation. */
+   that changes is in `state`; allocates nothing; `action` stays inside the action bounds for every finite
+   observation. */
 void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OBSERVATION_SIZE],
                       double action[ABPS_ACTION_SIZE]);"""
 

@@ -3,8 +3,8 @@
 Shapes: s observation size, a action size, m test observations, k knots. Both policy classes of the project have one
 form: z = weights · (observation − mean) / std + bias, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2,
 written centre + half · tanh z) or clipping (centre + z cut off at the bounds). Along a path, weights and bias are
-interpolated linearly between knots. The normaliser is kept apart from the weights: folding 1/std into them is the same in exact
-arithmetic, but loses digits for a sensor that hardly moves.
+interpolated linearly between knots. The normaliser is kept apart from the weights: folding 1/std into them is the same
+in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
 from collections.abc import Callable
