@@ -142,10 +142,11 @@ def test_expected_criterion_by_simulation():
     rng = np.random.default_rng(5)
     posterior, _, candidates = moderate(rng, 3, 6, 0)
     z = candidates[:1]
-    mean, variance = posterior.predict(z, mean_at_points=[0.0])
+    mean, variance = posterior.joint(z)
+    mean = mean - (z - posterior.theta) @ posterior.mean_gradient  # What is left once the prior mean is taken off.
     draws = []
     for _ in range(1500):
-        y = mean[0] + np.sqrt(variance[0] + posterior.hyper.noise**2) * rng.standard_normal()
+        y = mean[0] + np.sqrt(variance[0, 0] + posterior.hyper.noise**2) * rng.standard_normal()
         after = condition(
             np.vstack([posterior.points, z]), [*posterior.residual, y], posterior.theta, posterior.hyper,
             mean_gradient=posterior.mean_gradient, counts=[*posterior.counts, 1.0],

@@ -107,6 +107,29 @@ def test_squared_distances_and_their_gradient(kind, scale_by_dimension):
     np.testing.assert_allclose(lengthscales.reduced(hyper), logarithms, rtol=1e-12)
 
 
+def test_hyper_priors_are_gaussians_of_the_logarithms():
+    rng = np.random.default_rng(12)
+    flat, parameters, points, returns = random_likelihood(rng, 4, 12, 2, 1.0, counts=False)
+    mean, precision = rng.normal(size=7), rng.uniform(0.5, 2.0, 7)
+    believing = likelihood_of(points, returns, mean_bound=1.0, feature_values=flat.features, prior=(mean, precision))
+    off = 0.5 * sum(p * (x - m) ** 2 for p, x, m in zip(precision, parameters, mean, strict=True))
+    assert believing.value(parameters) == pytest.approx(flat.value(parameters) - off, rel=1e-12)
+    steps = 1e-5 * np.eye(7)
+    difference = [(believing.value(parameters + s) - believing.value(parameters - s)) / 2e-5 for s in steps]
+    np.testing.assert_allclose(believing.value_and_gradient(parameters)[1], difference, rtol=1e-6, atol=1e-6)
+    assert not np.allclose(flat.value_and_gradient(parameters)[1], difference, rtol=1e-3)
+
+
+def test_hyper_priors_pull_what_the_data_leave_open():
+    rng = np.random.default_rng(13)
+    points, returns = 0.03 * rng.normal(size=(4, 6)), rng.normal(size=4)
+    tight = BOUNDS._replace(lengthscale_prior=(0.01, 0.05), noise_prior=0.05)
+    free, held = (fit(points, returns, bounds, np.random.default_rng(0), noise=0.1) for bounds in (BOUNDS, tight))
+    assert np.abs(np.log(held.hyper.lengthscales / 0.01)).max() < 0.2
+    assert abs(np.log(held.hyper.noise / 0.1)) < 0.2
+    assert np.abs(np.log(free.hyper.lengthscales / 0.01)).max() > 0.2
+
+
 def test_fit_of_a_shared_lengthscale_finds_the_best_of_a_grid():
     rng = np.random.default_rng(11)
     points = 0.03 * rng.normal(size=(30, 5))

@@ -47,11 +47,12 @@ def test_matches_dense_twin_on_random_problems():
         # The twin subtracts from the prior, so its own digits are relative to the prior.
         assert np.max(np.abs(covariance(posterior) - sigma)) <= 1e-8 * np.max(np.abs(prior))
         np.testing.assert_allclose(posterior.trace(), np.trace(covariance(posterior)), rtol=1e-10)
-        mean, variance = posterior.predict(case[3][None])
+        mean, variance = posterior.joint(case[3][None])
+        slope = (case[3] - case[2].theta) @ case[2].mean_gradient  # The prior mean, to first order around θ.
         twin_mean, twin_variance = dense.value_posterior(case[2], case[3][None])
-        assert abs(mean - twin_mean)[0] <= 1e-8 * max(abs(twin_mean[0]), case[2].signal)
+        assert abs(mean[0] - slope - twin_mean[0]) <= 1e-8 * max(abs(twin_mean[0]), case[2].signal, abs(slope))
         prior_variance = case[2].signal ** 2 + (dense.linear_features(case[2], case[3][None]) ** 2).sum()
-        assert abs(variance - twin_variance[0])[0] <= 1e-8 * prior_variance
+        assert abs(variance - twin_variance).max() <= 1e-8 * prior_variance
 
 
 def test_twin_notices_a_wrong_kernel():
@@ -103,10 +104,10 @@ def test_agrees_with_scikit_learn():
         ).fit(points, returns)
         posterior = condition(points, returns, theta, hyper, counts=counts)
         where = rng.normal(size=(4, d))
-        mean, deviation = library.predict(where, return_std=True)
-        found_mean, found_variance = posterior.predict(where)
+        mean, joint = library.predict(where, return_cov=True)
+        found_mean, found_covariance = posterior.joint(where)
         np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(found_variance, deviation**2, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found_covariance, joint, rtol=1e-8, atol=1e-10)
         h = 1e-4
         stencil = np.vstack([theta + s * e for e in np.eye(d) for s in (h, -h)])
         mean, joint = library.predict(stencil, return_cov=True)
@@ -229,9 +230,9 @@ def test_no_nan_over_sixteen_orders_of_magnitude(seed, point_scale, value_scale,
     assert posterior.quadratic(v) >= 0
     assert 0.5 <= posterior.max_probability <= 1
     assert np.isfinite(posterior.log_probability_of_ascent(v))
-    mean, variance = posterior.predict(points + spread)
+    mean, joint = posterior.joint(points + spread)
     assert np.isfinite(mean).all()
-    assert (variance >= 0).all()
+    assert np.linalg.eigvalsh(joint)[0] >= -1e-12 * max(np.abs(joint).max(), size**2)
     assert np.linalg.eigvalsh(covariance(posterior))[0] >= -1e-12 * np.abs(covariance(posterior)).max()
 
 
@@ -269,10 +270,11 @@ def test_matern_matches_the_dense_twin():
         assert close(posterior.solve(posterior.mu), np.linalg.solve(sigma, mu))
         assert posterior.ascent_score == pytest.approx(mu @ np.linalg.solve(sigma, mu), rel=1e-8)
         assert posterior.trace() == pytest.approx(np.trace(sigma), rel=1e-8)
-        mean, variance = posterior.predict(case[3])
-        twin_mean, twin_variance = dense.value_posterior(problem, case[3])
-        np.testing.assert_allclose(mean, twin_mean, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(variance, np.diag(twin_variance), rtol=1e-8, atol=1e-10)
+        mean, joint = posterior.joint(case[3])
+        slope = (case[3] - problem.theta) @ problem.mean_gradient  # The prior mean, to first order around θ.
+        twin_mean, twin_covariance = dense.value_posterior(problem, case[3])
+        np.testing.assert_allclose(mean, slope + twin_mean, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(joint, twin_covariance, rtol=1e-8, atol=1e-10)
         other = problem._replace(matern=False)  # Negative control: the squared exponential is another process.
         if n > 1:
             assert not close(posterior.mu, dense.gradient_posterior(other)[0], 1e-4)
@@ -288,10 +290,10 @@ def test_matern_agrees_with_scikit_learn():
     kernel = ConstantKernel(1.4**2, "fixed") * Matern(hyper.effective * np.sqrt(5 / 3), "fixed", nu=2.5)
     library = GaussianProcessRegressor(kernel, alpha=0.04, optimizer=None).fit(points, returns)
     posterior = condition(points, returns, theta, hyper, kernel=Matern52())
-    mean, deviation = library.predict(points + 0.3, return_std=True)
-    found_mean, found_variance = posterior.predict(points + 0.3)
+    mean, joint = library.predict(points + 0.3, return_cov=True)
+    found_mean, found_covariance = posterior.joint(points + 0.3)
     np.testing.assert_allclose(found_mean, mean, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(found_variance, deviation**2, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found_covariance, joint, rtol=1e-8, atol=1e-10)
     stencil = np.vstack([theta + s * e for e in np.eye(d) for s in (h, -h)])
     mean, joint = library.predict(stencil, return_cov=True)
     difference = np.kron(np.eye(d), [1.0, -1.0]) / (2 * h)
@@ -304,6 +306,23 @@ def test_matern_agrees_with_scikit_learn():
 def gradient_covariance(posterior):
     """The prior's, which the data must have shrunk."""
     return np.diag((posterior.hyper.signal / posterior.hyper.effective) ** 2)
+
+
+def test_the_joint_prediction_has_the_prior_mean_and_the_slope_of_the_gradient():
+    """Around θ the mean is m(θ) + constant + slope, and its slope at θ is μ, whatever the features' prior is."""
+    rng = np.random.default_rng(21)
+    points, returns, theta = rng.normal(size=(7, 3)), rng.normal(size=7), 0.2 * rng.normal(size=3)
+    hyper = Hyper(np.ones(3), 1.0, 0.1, mean=0.4, feature_scale=0.7)
+    features = Features(rng.normal(size=(7, 2)), rng.normal(size=(3, 2)), 0.3)
+    posterior = condition(
+        points, returns, theta, hyper, mean_at_points=np.ones(7), mean_at_theta=1.0,
+        mean_gradient=[0.1, -0.2, 0.3], features=features,
+    )  # fmt: skip
+    h = 1e-5
+    ups, downs = (posterior.joint(theta + sign * h * np.eye(3))[0] for sign in (1, -1))
+    np.testing.assert_allclose((ups - downs) / (2 * h), posterior.mu, rtol=1e-7, atol=1e-8)
+    far = condition(points, returns, theta, Hyper(np.ones(3), 1.0, 1e6, mean=0.4), mean_at_theta=1.0)
+    np.testing.assert_allclose(far.joint(theta[None])[0], 1.4, atol=1e-6)
 
 
 def test_order_of_points_does_not_matter():

@@ -165,7 +165,7 @@ def test_a_class_without_a_fast_controller_acts_through_the_batch():
         pullback, metric = LinearTanh.pullback, LinearTanh.metric
         to_arrays, from_arrays, bias = LinearTanh.to_arrays, LinearTanh.from_arrays, False
 
-    _, space, parameters, observations, normaliser = draw(6, LinearTanh())
+    _, _, parameters, observations, normaliser = draw(6, LinearTanh())
     slow, fast = (Policy(PolicySpace(kind, SPEC), parameters, normaliser) for kind in (Slow(), LinearTanh()))
     assert not isinstance(slow.space.policy_class, FastControl)
     for observation in observations:
@@ -219,7 +219,7 @@ def test_remapping_leaves_classes_without_weights_alone():
 
 @every
 def test_arrays_round_trip_and_wrong_ones_are_named(policy_class):
-    _, space, parameters, _, _ = draw(7, policy_class)
+    _, _, parameters, _, _ = draw(7, policy_class)
     arrays = policy_class.to_arrays(SPEC, parameters)
     assert set(arrays) == ({"weights", "bias"} if policy_class.bias else {"weights"})
     np.testing.assert_array_equal(policy_class.from_arrays(SPEC, arrays), parameters)
