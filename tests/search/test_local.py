@@ -466,6 +466,7 @@ def test_fallback_probes_are_counted_once_also_after_a_resume(lab):
     for search in (whole, second):
         lab.run(search, task, 2)
         assert search.progress.history[-1]["acquisition_fallbacks"] == 3
+        assert lab.iterate(search, task)["acquisition_fallbacks"] == 4  # Counted anew in every outer iteration.
 
 
 def test_a_failed_design_probe_is_left_out(lab):
