@@ -1,8 +1,9 @@
 """Saving and restoring what parts remember: one walker over dataclasses of arrays and scalars.
 
-`save` turns a dataclass into nested dictionaries, lists, arrays and scalars, which a checkpoint can hold. `restore` builds
-it again from the type hints: keys of dictionaries are texts, and of alternatives (`A | B`) at most one is a dataclass. A field whose class is only known at run time (the memory of a step rule chosen by name) is
-restored like the value that a freshly made object holds there.
+`save` turns a dataclass into nested dictionaries, lists, arrays and scalars, which a checkpoint can hold. `restore`
+builds it again from the type hints: keys of dictionaries are texts, and of alternatives (`A | B`) at most one is a
+dataclass. A field whose class is only known at run time (the memory of a step rule chosen by name) is restored like the
+value that a freshly made object holds there.
 """
 
 import types
@@ -45,6 +46,8 @@ def restore(like: T, data: Any) -> T:
 def _object(cls: type, data: Any, like: Any) -> Any:
     hints = typing.get_type_hints(cls)
     own = {item.name: getattr(like, item.name, None) for item in fields(cls)}
+    if set(data) != set(own):
+        raise ValueError(f"{cls.__name__} has the fields {', '.join(own)}; saved were {', '.join(data)}")
     return cls(**{name: _value(hints[name], data[name], example) for name, example in own.items()})
 
 

@@ -251,20 +251,20 @@ def _posterior(n: int, d: int, k: int) -> GradientPosterior:
 def check_step(step: StepRule, moves: int = 3) -> None:
     """Moves of the right shape that follow from the model and the memory alone, also after the memory was saved."""
     check_part_settings(step)
-    name, memory = type(step).__qualname__, type(step).memory_type()
+    name, memory = type(step).__qualname__, step.memory_type()
     _expect(is_dataclass(memory), f"{name}.memory_type must be a dataclass, made without arguments")
     for number in range(moves):
         model = _model(number)
-        copied = _through_a_checkpoint(memory, f"the memory of {name}")
+        copied = _through_a_checkpoint(memory, f"the memory of {name}", like=step.memory_type())
         move = step(StepInput(model, None, memory))
         _expect(isinstance(move, Move), f"{name} must return a Move, got {type(move).__name__}")
         shape = np.shape(move.centre)
         _expect(shape == model.neighbourhood.theta.shape, f"{name} moved to a centre of shape {shape}, expected (d,)")
         _expect(bool(np.all(np.isfinite(move.centre))), f"{name} moved to a centre that is not finite")
         if move.memory is not None:
-            given, expected = type(move.memory), type(step).memory_type
+            given, expected = type(move.memory), type(step.memory_type())
             _expect(given is expected, f"{name} returned a memory of type {given}, its memory_type is {expected}")
-            _through_a_checkpoint(move.memory, f"the memory of {name}")
+            _through_a_checkpoint(move.memory, f"the memory of {name}", like=step.memory_type())
         what = f"{name} must follow from the model and its memory alone, and leave the memory it was given as it was"
         _expect(_same(reloaded(save(memory)), reloaded(save(copied))), what)
         again = step(StepInput(_model(number), None, copied))
@@ -422,15 +422,15 @@ def _outcome(env: Any, query: Query, number: int) -> Trajectory | Failed:
     return attempt_episode(env, query.policy, integer_seed(3, "check-search", query.id, number))
 
 
-def _through_a_checkpoint(memory: Any, what: str, like: Any = None) -> Any:
-    """A memory as it comes back from a checkpoint."""
+def _through_a_checkpoint(memory: Any, what: str, like: Any) -> Any:
+    """A memory as it comes back from a checkpoint, into an object that was just made."""
     _expect(is_dataclass(memory), f"{what} must be a dataclass, it is a {type(memory).__name__}")
     try:
         data = reloaded(save(memory))
     except TypeError as error:
         raise AssertionError(f"{what} cannot be saved: {error}") from error
     try:
-        again = restore(memory if like is None else like, data)
+        again = restore(like, data)
     except Exception as error:
         raise AssertionError(f"{what} cannot be restored: {type(error).__name__}: {error}") from error
     _expect(_same(reloaded(save(again)), data), f"{what} changes when it is saved and restored")

@@ -49,7 +49,10 @@ class StepRule(Part, ABC):
     family: ClassVar[str] = "step"
 
     memory_type: ClassVar[type] = NoMemory
-    """A dataclass of arrays and scalars that the rule remembers; made without arguments before the first move."""
+    """What the rule remembers: a dataclass of arrays and scalars, made without arguments before the first move.
+
+    A rule whose memory depends on its settings defines a method of this name instead, which returns the first memory.
+    """
 
     @abstractmethod
     def __call__(self, given: StepInput) -> Move:
