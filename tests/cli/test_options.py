@@ -1,4 +1,4 @@
-"""Settings as options: every type of field, parts by kind, and a sentence for every mistake."""
+"""Settings as options (options.py, tree.py, values.py): every type, parts by kind, a sentence for every mistake."""
 
 import contextlib
 import dataclasses
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import strategies as st
 
 from abps.cli.ask import AskArguments, NewArguments
-from abps.cli.options import Group, flag_of, options_of, parse, positional, split_words
+from abps.cli.options import options_of, parse, split_words
 from abps.cli.train import train_groups
+from abps.cli.tree import Group, flag_of, positional
 from abps.critics.lstd_config import Lstd
 from abps.errors import ConfigError
 from abps.model.kernel import Matern52

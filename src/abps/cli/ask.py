@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from abps.cli.options import Group, Words, named_value, parse, positional, split_words
+from abps.cli.options import Words, named_value, parse, split_words
 from abps.cli.train import OTHER_SEARCH, other_searches, print_help
+from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.search.budget import BudgetConfig
 from abps.search.registry import SEARCHES, search_config

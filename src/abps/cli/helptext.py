@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from abps.cli.options import Group, Option, Words, options_of
+from abps.cli.options import Words, options_of
+from abps.cli.tree import Group, Option
 from abps.registry import KINDS, find
 
 __all__ = ["all_help", "short_help", "shown_value"]

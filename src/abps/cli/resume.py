@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abps.cli.options import Group, parse, positional, split_words
+from abps.cli.options import parse, split_words
 from abps.cli.train import Logger, print_help, train_and_tell
+from abps.cli.tree import Group, positional
 from abps.run.config import RunConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import replace, setting

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abps.cli.helptext import all_help, short_help
-from abps.cli.options import Group, Words, named_value, parse, positional, split_words
+from abps.cli.options import Words, named_value, parse, split_words
+from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.run.config import RunConfig
 from abps.search.base import SearchConfig
