@@ -55,6 +55,13 @@ def test_every_contract_is_in_the_reference() -> None:
     assert "abps.search.base.Search" in documented(CONTRACTS)
 
 
+@pytest.mark.parametrize("family", sorted(set(KINDS) - {"search"}))
+def test_every_part_is_in_the_reference(family: str) -> None:
+    page = documented((ROOT / "docs" / "reference" / "parts.md").read_text())
+    for place in KINDS[family].values():
+        assert not isinstance(place, str) or place.replace(":", ".") in page, place
+
+
 def test_the_reference_names_things_that_exist() -> None:
     for page in (ROOT / "docs" / "reference").glob("*.md"):
         for name in documented(page.read_text()):
