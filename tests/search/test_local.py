@@ -735,6 +735,19 @@ def test_metrics_are_complete_and_plain(lab, name):
         assert later["replay"] == len(search.replay)
 
 
+def test_returns_in_the_metrics_are_those_of_this_iteration(lab):
+    """Unscaled and discounted: the centre's mean, and mean and maximum over this iteration's probes."""
+    task = lab.lqr(reward_scale=4.0, noise=0.1)
+    search = lab.search("mpd", task)
+    lab.iterate(search, task)
+    _, centre, _ = lab.stage(search, task)
+    probes = [lab.stage(search, task) for _ in range(3)]
+    values, metrics = [episode_return(task, told[0]) for _, told, _ in probes], probes[-1][2]
+    assert metrics["centre_discounted"] == pytest.approx(np.mean([episode_return(task, t) for t in centre]))
+    assert metrics["probe_discounted_mean"] == pytest.approx(np.mean(values))
+    assert metrics["probe_discounted_max"] == pytest.approx(np.max(values))
+
+
 def test_a_covariance_that_cannot_be_factored_gets_more_noise_and_says_so(lab, monkeypatch):
     task = lab.lqr()
     search = lab.search("mpd", task)
