@@ -1,7 +1,8 @@
 """The outer iteration that all local searches share: stages, counts, window, normaliser, scale, failures, saving."""
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from abps.normaliser import Normaliser
 from abps.policies.observations import RunningNormaliser
 from abps.search.local import LocalSearchConfig, automatic_scale
 from abps.settings import replace
+from abps.steps.base import Move, StepInput, StepRule
 
 LOCAL = ("mpd", "gibo", "abs", "ddpgn")
 REMAP = RunningNormaliser(remap=True)
@@ -580,6 +582,32 @@ def resumed(lab, task, make, cut, asked=False, replay=True, failing=7):
     assert lab.difference(whole.memory.avoid, second.memory.avoid) == ""
     assert whole.iteration >= 2
     return whole
+
+
+@dataclass
+class Calls:
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Counting(StepRule):
+    """Stays where it is and counts how often it was asked."""
+
+    memory_type: ClassVar[type] = Calls
+
+    def __call__(self, given: StepInput) -> Move:
+        count = given.memory.count + 1
+        return Move(given.model.neighbourhood.theta, {"calls": count}, Calls(count))
+
+
+def test_a_step_rule_is_given_what_it_remembered_also_after_a_resume(lab):
+    task = lab.lqr()
+    first, second = (lab.search("mpd", task, step=Counting()) for _ in range(2))
+    lab.iterate(first, task, 2)
+    second.load(lab.saved(first))
+    for search in (first, second):
+        lab.iterate(search, task)
+        assert [row["calls"] for row in search.progress.history] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("cut", [2, 4])
