@@ -79,9 +79,8 @@ def test_the_maps_are_inverse_to_each_other(policy_class, chart):
     np.testing.assert_allclose(coordinates.to_chart(centre.parameters), coordinates.centre, atol=1e-15)
     np.testing.assert_allclose(coordinates.to_parameters(coordinates.centre), centre.parameters, atol=1e-12)
     for point in points:  # One vector as well as rows.
-        np.testing.assert_allclose(
-            coordinates.to_chart(point), coordinates.to_chart(points)[points[:, 0] == point[0]][0]
-        )
+        matching = points[:, 0] == point[0]
+        np.testing.assert_allclose(coordinates.to_chart(point), coordinates.to_chart(points)[matching][0])
 
 
 @every
@@ -115,7 +114,7 @@ def test_gradients_are_those_of_a_function_seen_through_the_chart():
 
 def test_the_scale_of_a_sensor_does_not_matter():
     """The same policy seen through a sensor in other units has the same coordinates, whatever the ridge."""
-    rng, centre, visits = draw(LinearTanh(), 6)
+    rng, centre, _ = draw(LinearTanh(), 6)
     units = np.array([10.0, 0.1, 3.0])
     plain = Normaliser.empty(3)
     space = centre.space

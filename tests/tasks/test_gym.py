@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from abps.config import TaskConfig
 from abps.errors import TaskError
-from abps.presets import PAPER_TASKS
+from abps.tasks.catalogue import PAPER_TASKS
+from abps.tasks.config import TaskConfig
 from abps.tasks.gym import DEFAULT_HORIZON, make_task
 
 VECTOR = spaces.Box(-np.inf, np.inf, (3,))
@@ -63,9 +63,9 @@ def test_version_five_on_request() -> None:
 
 
 def test_a_gymnasium_id_and_changes() -> None:
-    task = make_task("Pendulum-v1", gamma=0.5, horizon=7, reward_scale=2.0, normalise=False)
+    task = make_task("Pendulum-v1", gamma=0.5, horizon=7, reward_scale=2.0)
     assert (task.spec.observation_dim, task.spec.horizon, task.spec.gamma) == (3, 7, 0.5)
-    assert (task.spec.reward_scale, task.spec.normalise) == (2.0, False)
+    assert task.spec.reward_scale == 2.0
     assert make_task("Pendulum-v1").spec.horizon == 200  # The environment's own limit.
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies import Policy, PolicySpace
+from abps.policies.linear import ClippedLinear
 from abps.seeding import generator
 from abps.tasks import lqr
 from abps.tasks.gym import make_task
@@ -299,14 +300,14 @@ def test_deterministic_env_gives_the_return_exactly_and_actions_are_clipped_open
             LqrEnv(system, **bad)
 
 
-def test_parameters_of_a_direct_policy_are_the_gain():
+def test_parameters_of_a_clipped_linear_policy_are_the_gain():
     task = make_task(lqr_task(3, 2, 4))
     env = task.make_env()
     assert isinstance(env, LqrEnv)
-    assert (task.spec.policy, task.spec.horizon, task.spec.gamma) == ("direct", env.horizon, env.system.gamma)
+    assert (task.spec.horizon, task.spec.gamma) == (env.horizon, env.system.gamma)
     np.testing.assert_array_equal(env.system.transition, make_env(3, 2, 4).system.transition)
     gain = random_gain(generator(20, "gain"), env.system)
-    policy = Policy(task.spec, gain.reshape(-1), Normaliser.empty(3))
+    policy = Policy(PolicySpace(ClippedLinear(), task.spec), gain.reshape(-1), Normaliser.empty(3))
     state, _ = env.reset(seed=0)
     total = 0.0
     for t in range(env.horizon):

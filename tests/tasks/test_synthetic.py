@@ -6,7 +6,8 @@ from gymnasium.utils.env_checker import check_env
 
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies import Policy
+from abps.policies import Policy, PolicySpace
+from abps.policies.linear import ClippedLinear
 from abps.seeding import generator
 from abps.tasks import synthetic
 from abps.tasks.gym import make_task
@@ -128,15 +129,15 @@ def test_reward_is_the_value_plus_noise_of_the_stated_variance():
     np.testing.assert_array_equal(observation, [1.0])
 
 
-def test_parameters_of_a_direct_policy_are_the_point():
+def test_parameters_of_a_clipped_linear_policy_are_the_point():
     task = make_task(synthetic_task(5, 2))
-    assert (task.spec.policy, task.spec.horizon, task.spec.gamma, task.spec.action_dim) == ("direct", 1, 1.0, 5)
+    assert (task.spec.horizon, task.spec.gamma, task.spec.action_dim) == (1, 1.0, 5)
     env = task.make_env()
     assert isinstance(env, SyntheticEnv)
     assert env.function == SyntheticFunction(5, 2)
     parameters = np.array([0.0, 0.1, -0.4, 0.5, 0.9])
     observation, _ = env.reset(seed=0)
-    action = Policy(task.spec, parameters, Normaliser.empty(1))(observation)
+    action = Policy(PolicySpace(ClippedLinear(), task.spec), parameters, Normaliser.empty(1))(observation)
     np.testing.assert_allclose(action, [0.5, 0.6, 0.1, 1.0, 1.0])
     _, reward, *_ = env.step(action)
     assert abs(reward - float(env.function.value(action))) < 0.6

@@ -1,0 +1,121 @@
+"""The searches as recipes: the paper's tables, and which parts a name, a task and a preset select.
+
+Covers `recipes` and `paper_tables`.
+"""
+
+import pytest
+
+from abps.acquisition import ExpectedAscent, GaussianProbes, MaximiseCriterion, TraceReduction
+from abps.critics.droq_config import Droq
+from abps.critics.lstd_config import Lstd
+from abps.errors import ConfigError
+from abps.model.aggregation import Softmax
+from abps.model.chart import Identity
+from abps.model.prior import AdvantagePrior, ConstantPrior
+from abps.policies.linear import ClippedLinear, LinearTanh
+from abps.policies.observations import RawObservations, RunningNormaliser
+from abps.search.ars import ArsConfig
+from abps.search.local import LocalSearchConfig
+from abps.search.registry import PRESETS, SEARCHES, search_config
+from abps.steps.direction import ScaledDirection
+from abps.steps.gradient import MeanGradient, NormalisedGradient
+from abps.steps.walk import Walk
+from abps.tasks.catalogue import PAPER_TASKS
+
+TABLE = {
+    # name: N_c, N_acq, N_max, design std, δ of ABS, lengthscale bounds of ABS and of MPD (the paper's Tables 2 and 3)
+    "pendulum": ((2, 6, 21), 0.02, 0.005, (0.0025, 0.05), (0.0025, 0.05)),
+    "swimmer": ((3, 12, 39), 0.01, 0.0025, (0.0025, 0.05), (0.0025, 0.05)),
+    "hopper": ((3, 16, 51), 0.025, 0.0025, (0.0025, 0.05), (0.0025, 0.025)),
+    "cheetah": ((4, 20, 63), 0.03, 0.0025, (0.00125, 0.025), (0.00125, 0.025)),
+    "walker": ((4, 20, 63), 0.025, 0.0025, (0.000625, 0.0125), (0.000625, 0.0125)),
+    "ant": ((5, 24, 75), 0.025, 0.0025, (0.000625, 0.0125), (0.000625, 0.0125)),
+}
+
+
+def bounds(config) -> tuple[float, float]:
+    return config.gp.lengthscale_low, config.gp.lengthscale_high
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_papers_abs(name):
+    counts, std, step, lengthscales, _ = TABLE[name]
+    config = search_config("abs", name, "paper")
+    plan = config.plan
+    assert (plan.centre_episodes, plan.probes, plan.window) == counts
+    assert plan.design_std == config.probing.start_std == std
+    assert config.step == ScaledDirection(step)
+    assert bounds(config) == lengthscales
+    assert config.prior == AdvantagePrior(critics=Droq(), aggregation=Softmax())
+    assert (config.policy, config.chart, config.reward_shift) == (LinearTanh(), Identity(), 0.0)
+    assert config.probing == MaximiseCriterion(ExpectedAscent(), start_std=std)
+    raw = name in ("pendulum", "swimmer")
+    assert config.observations == (RawObservations() if raw else RunningNormaliser())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", TABLE)
+def test_mpd_and_gibo(name, preset):
+    counts, std, _, _, lengthscales = TABLE[name]
+    factor = 2.0 if preset == "cpu" and name in ("pendulum", "swimmer") else 1.0
+    mpd, gibo = (search_config(search, name, preset) for search in ("mpd", "gibo"))
+    for config in (mpd, gibo):
+        plan = config.plan
+        assert (plan.centre_episodes, plan.probes, plan.window) == counts
+        assert plan.design_std == config.probing.start_std == std * factor
+        assert (config.prior, config.states) == (ConstantPrior(), None)
+    assert (mpd.step, mpd.probing.criterion) == (Walk(), ExpectedAscent())
+    assert gibo.probing.criterion == TraceReduction()
+    assert bounds(mpd) == tuple(factor * bound for bound in lengthscales)
+    if preset == "paper":
+        assert (bounds(gibo), gibo.step) == (lengthscales, NormalisedGradient(1.0))
+    else:
+        assert bounds(gibo) == pytest.approx((0.8 * lengthscales[1], 4.0 * lengthscales[1]))
+        assert gibo.step == NormalisedGradient(0.7)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", TABLE)
+def test_the_ablation_has_the_papers_parts_but_probing_and_step(name, preset):
+    config = search_config("ddpgn", name, preset)
+    assert config.step == MeanGradient()
+    assert isinstance(config.probing, GaussianProbes)
+    assert config.prior.critics == (Droq() if preset == "paper" else Lstd())
+    if preset == "paper":
+        paper = search_config("abs", name, "paper")
+        for part in ("policy", "observations", "chart", "prior", "gp", "plan", "states"):
+            assert getattr(config, part) == getattr(paper, part)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search_has_settings_for_every_task(search, preset):
+    expected = ArsConfig if search == "ars" else LocalSearchConfig
+    for task in (*PAPER_TASKS, "Pendulum-v1", ""):
+        assert type(search_config(search, task, preset)) is expected
+    assert search_config(search, "hopper-v5", preset) == search_config(search, "hopper", preset)
+
+
+def test_the_original_ars_and_the_papers_variant():
+    original, variant = search_config("ars", "walker", "cpu"), search_config("ars", "walker", "paper")
+    assert (original.step, original.noise, original.directions, original.top) == (0.03, 0.025, 40, 30)
+    assert (variant.step, variant.discounted, original.discounted) == (0.02, True, False)
+    assert (original.policy, original.reward_shift) == (ClippedLinear(), 1.0)
+    assert (variant.policy, variant.reward_shift) == (LinearTanh(), 0.0)
+    assert search_config("ars", "cheetah", "cpu").reward_shift == 0.0
+
+
+def test_the_fast_abs_is_the_same_for_every_task():
+    """Dimensionless numbers: nothing of the paper's tables is in them."""
+    configs = {search_config("abs", task, "cpu") for task in (*PAPER_TASKS, "Pendulum-v1", "")}
+    assert len(configs) == 1
+    assert configs.isdisjoint({search_config("abs", task, "paper") for task in PAPER_TASKS})
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ConfigError, match="unknown search 'cmaes'; known: .*abs"):
+        search_config("cmaes", "hopper")
+    with pytest.raises(ConfigError, match="unknown search 'gibbo'; did you mean 'gibo'"):
+        search_config("gibbo", "hopper")
+    with pytest.raises(ConfigError, match="unknown preset 'gpu'; did you mean 'cpu'|unknown preset 'gpu'; known"):
+        search_config("abs", "hopper", "gpu")
