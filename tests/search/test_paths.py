@@ -1,0 +1,141 @@
+"""Searches that run paths: their size in units of action, resuming inside a stage of paths, any number of workers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abps.critics.episodic import EpisodicLstd
+from abps.model.ascent_prior import AscentPrior
+from abps.model.chart import ActionMetric
+from abps.model.gp import GP
+from abps.policies.linear import LinearTanh
+from abps.policies.observations import RawObservations
+from abps.run.loop import train
+from abps.search.local import LocalSearchConfig
+from abps.search.plan import PathsAroundCentre
+from abps.search.registry import make_search
+from abps.settings import replace
+from abps.steps.adaptive import AdaptiveAscent
+
+Make = Callable[..., Any]
+
+PLAN = PathsAroundCentre(first_paths=3, paths=2, path_size=0.1, path_steps=5, window=9)
+CONFIG = LocalSearchConfig(
+    policy=LinearTanh(bias=True),
+    observations=RawObservations(),
+    chart=ActionMetric(ridge=0.05),
+    prior=AscentPrior(critics=EpisodicLstd(episodes=6, features=12, rows=300, replay=200)),
+    gp=GP(
+        lengthscale_low=0.13, lengthscale_high=1.2, shared_lengthscale=True, scale_by_dimension=False, noise="spread",
+        hyper_priors=True,
+    ),
+    step=AdaptiveAscent(first_length=0.1, shortest=0.01, longest=1.0, jump=3.0),
+    plan=PLAN,
+    states=24,
+    chart_points=4,
+    clip_returns=True,
+    discount=1.0,
+)  # fmt: skip
+"""The parts of the preset `cpu`, small and pinned: a stage has a probe or the centre, and two paths."""
+
+
+def queries_of(lab: Any, task: Any, config: LocalSearchConfig, stages: int) -> tuple[Any, list[Any]]:
+    search = make_search("abs", task.spec, config)
+    lab.run(search, task, stages)
+    return search, search.open_queries()
+
+
+def test_a_path_moves_the_actions_by_its_size_to_first_order(lab: Any) -> None:
+    """At the knots by `path_size`, in between by less: (1 − u)² + u² of the variance, u the way to the next knot."""
+    task, size, interval = lab.lqr(3, 2, horizon=100), 1e-3, 5
+    plan = replace(PLAN, first_paths=40, path_size=size, path_steps=interval, window=60)
+    config = replace(CONFIG, plan=plan, chart=ActionMetric(ridge=1e-7), states=0)
+    search, queries = queries_of(lab, task, config, stages=1)
+    assert {query.role for query in queries} == {"path"}
+    visits = search.neighbourhood().recent_visits
+    weights = visits.weights / visits.weights.sum()
+    resting = search.incumbent.actions(visits.states)
+
+    def change(parameters: Any) -> float:
+        moved = search.policies.actions(parameters, visits.states, search.normaliser)
+        return float(np.square((moved - resting) / task.spec.action_half).mean(axis=1) @ weights)
+
+    knots = [change(knot) for query in queries for knot in query.policy.path.knots]
+    assert np.sqrt(np.mean(knots)) == pytest.approx(size, rel=0.05)
+    steps = [change(query.policy.path.at(step)) for query in queries for step in range(task.spec.horizon)]
+    u = np.arange(interval) / interval
+    assert np.sqrt(np.mean(steps)) == pytest.approx(size * np.sqrt(np.mean((1 - u) ** 2 + u**2)), rel=0.05)
+
+
+def test_larger_paths_move_the_actions_more(lab: Any) -> None:
+    """Negative control of the test above, and of the setting."""
+    task, sizes = lab.lqr(2, 1), []
+    for size in (0.05, 0.2):
+        _, queries = queries_of(lab, task, replace(CONFIG, plan=replace(PLAN, path_size=size)), stages=1)
+        sizes.append(np.std([query.policy.path.knots - query.parameters for query in queries]))
+    assert sizes[1] == pytest.approx(4.0 * sizes[0])
+
+
+def test_paths_of_one_stage_differ_and_their_return_is_nobodys(lab: Any) -> None:
+    task = lab.lqr(2, 1)
+    search, queries = queries_of(lab, task, CONFIG, stages=2)
+    paths = [query for query in queries if query.role == "path"]
+    assert len(paths) == PLAN.paths
+    assert not np.allclose(paths[0].policy.path.knots, paths[1].policy.path.knots)
+    assert all(np.array_equal(query.parameters, search.centre) for query in paths)
+    before = search.progress.best.value
+    lucky = lab.outcomes(search, task, paths[0])[0]
+    search.tell(paths[0], [replace(lucky, rewards=lucky.rewards + 1e6)])
+    assert search.progress.best.value == before
+
+
+def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
+    """State saved between stages; the stage of paths is planned anew and its answers lead to the same place."""
+    task = lab.lqr(2, 1)
+    one, queries = queries_of(lab, task, CONFIG, stages=3)
+    other = make_search("abs", task.spec, CONFIG)
+    other.load(lab.saved(one))
+    for mine, theirs in zip(queries, other.open_queries(), strict=True):
+        assert (mine.id, mine.role) == (theirs.id, theirs.role)
+        if mine.role == "path":
+            assert mine.policy.path.knots.tobytes() == theirs.policy.path.knots.tobytes()
+    lab.run(one, task, 3)
+    lab.run(other, task, 3)
+    assert lab.difference(one.state(), other.state()) == ""
+
+
+@pytest.mark.parametrize("stop", [2, 5, 6, 7])
+def test_a_run_stopped_among_its_paths_goes_on_bit_for_bit(
+    stop: int, tmp_path: Path, make_settings: Make, run_new: Make, records: Make
+) -> None:
+    """Stages end after episodes 1, 4, 7, 10 and so on: these runs stop after the first or second of three, or after all."""
+
+    def settings(episodes: int) -> Any:
+        return make_settings("abs", CONFIG, episodes=episodes, evaluate_every=0, horizon=30)
+
+    run_new(tmp_path / "long", settings(16))
+    run_new(tmp_path / "run", settings(stop))
+    train(tmp_path / "run", settings(16))
+    roles = [line["role"] for line in records(tmp_path / "run/journal.jsonl")]
+    assert roles[1:4] == ["path"] * 3
+    assert roles.count("path") >= 9
+    for file in ("journal.jsonl", "metrics.jsonl"):
+        assert records(tmp_path / "run" / file) == records(tmp_path / "long" / file)
+    for file in ("episodes.bin", "policy/current.npz", "policy/best.npz"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "long" / file).read_bytes()
+
+
+def test_the_number_of_workers_changes_nothing(
+    tmp_path: Path, make_settings: Make, run_new: Make, records: Make
+) -> None:
+    for workers in (1, 3):
+        settings = make_settings("abs", CONFIG, workers=workers, episodes=12, evaluate_every=0, horizon=30)
+        run_new(tmp_path / str(workers), settings)
+    assert records(tmp_path / "3/journal.jsonl") == records(tmp_path / "1/journal.jsonl")
+    assert (tmp_path / "3/episodes.bin").read_bytes() == (tmp_path / "1/episodes.bin").read_bytes()
+    other = make_settings("abs", CONFIG, seed=1, episodes=12, evaluate_every=0, horizon=30)
+    run_new(tmp_path / "other", other)
+    assert (tmp_path / "other/episodes.bin").read_bytes() != (tmp_path / "1/episodes.bin").read_bytes()
