@@ -169,4 +169,6 @@ def _expected(hint: Any, value: Any) -> str:
     choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
     if choices:
         return f"must be one of {', '.join(choices)}; got {value!r}"
+    if typing.get_origin(hint) is tuple:
+        return f"must be a list of type {typing.get_args(hint)[0].__name__}, got {value!r}"
     return f"must be of type {getattr(hint, '__name__', None) or hint}, got {value!r}"
