@@ -187,6 +187,13 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def _split(name: str) -> tuple[str, str]:
+    """`mpd.plan.probes` → `mpd`, `plan.probes`; a search of one's own is `package.module:Name`, dots and all."""
+    module, colon, rest = name.rpartition(":")
+    owner, _, setting = rest.partition(".")
+    return f"{module}{colon}{owner}", setting
+
+
 def _check(grid: Grid) -> None:
     if not (grid.tasks and grid.searches and grid.seeds):
         raise ConfigError("a grid needs at least one task, one search and one seed")
@@ -194,10 +201,10 @@ def _check(grid: Grid) -> None:
         search_config(search)
     axes = [name for axis in grid.axes for name in axis.names]
     for name in (*axes, *grid.fixed):
-        owner = name.partition(".")[0]
+        owner, setting = _split(name)
         if owner in SEARCHES and owner not in grid.searches:
             raise ConfigError(f"{name} is a setting of {owner}, which is not among the searches of this grid")
-        if name != "preset" and (owner not in (*SEARCHES, *OWNERS) or "." not in name):
+        if name != "preset" and (owner not in (*grid.searches, *OWNERS) or not setting):
             raise ConfigError(
                 f"cannot tell whose setting {name!r} is; begin it with a search ({', '.join(grid.searches)}), with "
                 f"{', '.join(OWNERS)}, or write preset alone"
@@ -206,7 +213,7 @@ def _check(grid: Grid) -> None:
         raise ConfigError(f"{', '.join(twice)} cannot be both fixed and an axis")
     if "budget.episodes" in (*axes, *grid.fixed):
         raise ConfigError("set the budget with --episodes, not as a setting: longer runs continue shorter ones")
-    if runs := sorted({name for name in axes if name.partition(".")[0] == "run"}):
+    if runs := sorted({name for name in axes if _split(name)[0] == "run"}):
         raise ConfigError(
             f"{', '.join(runs)} does not change what is learned, so it makes no axis; fix it for all cells"
         )
@@ -229,7 +236,7 @@ def _variants(grid: Grid, task: str, search: str, seed: int) -> Iterator[RunSett
 
 
 def _applies(names: Sequence[str], search: str) -> bool:
-    return any(name.partition(".")[0] in (search, "preset", *OWNERS) for name in names)
+    return any(_split(name)[0] in (search, "preset", *OWNERS) for name in names)
 
 
 def _settings(grid: Grid, task: str, search: str, seed: int, chosen: Mapping[str, str]) -> RunSettings:
@@ -244,9 +251,9 @@ def _settings(grid: Grid, task: str, search: str, seed: int, chosen: Mapping[str
         "budget": BudgetConfig(episodes=grid.episodes[task]),
         "run": RunConfig(),
     }
-    own = {name: text for name, text in changes.items() if name.partition(".")[0] in parts}
+    own = {name: text for name, text in changes.items() if _split(name)[0] in parts}
     for owner in parts:
-        mine = {name.partition(".")[2]: text for name, text in own.items() if name.partition(".")[0] == owner}
+        mine = {_split(name)[1]: text for name, text in own.items() if _split(name)[0] == owner}
         parts[owner] = with_changes(parts[owner], mine, where=f"{owner}.") if mine else parts[owner]
     labels = [_label(name, search, parts, preset) for name in chosen if name in own or name == "preset"]
     return RunSettings(
@@ -258,7 +265,7 @@ def _label(name: str, search: str, parts: Mapping[str, Any], preset: str) -> str
     """`name=value` as it was understood, so that 0.10 and 0.1 are one variant; the search's own name is left out."""
     if name == "preset":
         return f"preset={preset}"
-    owner, _, rest = name.partition(".")
+    owner, rest = _split(name)
     value = parts[owner]
     for part in rest.split("."):
         value = getattr(value, part)
