@@ -111,7 +111,7 @@ def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
 def test_a_run_stopped_among_its_paths_goes_on_bit_for_bit(
     stop: int, tmp_path: Path, make_settings: Make, run_new: Make, records: Make
 ) -> None:
-    """Stages end after episodes 1, 4, 7, 10 and so on: these runs stop after the first or second of three, or after all."""
+    """Stages end after episodes 1, 4, 7 and so on: these runs stop after the first or second of three, or after all."""
 
     def settings(episodes: int) -> Any:
         return make_settings("abs", CONFIG, episodes=episodes, evaluate_every=0, horizon=30)
