@@ -342,6 +342,19 @@ class Hoarder(StepRule):
         new = Everything(None, array, [*old.arrays, step][-2:], named, ("moves", old.pair[1] + 1), old.number + 0.5)
         return Move(theta + array + 0.01 * sum(named.values()) * new.number, {}, new)
 
+@dataclass
+class OuterMemory:
+    inner: Any
+
+@dataclass(frozen=True)
+class Outer(StepRule):
+    inner: StepRule = Hoarder()
+    def memory_type(self):
+        return OuterMemory(self.inner.memory_type())
+    def __call__(self, given):
+        move = self.inner(given._replace(memory=given.memory.inner))
+        return Move(move.centre, move.metrics, OuterMemory(move.memory))
+
 @dataclass(frozen=True)
 class Unsaveable(StepRule):
     memory_type: ClassVar[type] = Everything
@@ -411,6 +424,16 @@ def test_a_kernel_without_words_and_a_memory_of_everything(odd: Path) -> None:
     journal = trained(odd / "c", plain)["journal.jsonl"]
     returns = [[line["return"] for line in lines] for lines in (journal, contents(odd / "a")["journal.jsonl"])]
     assert returns[0] == pytest.approx(returns[1], rel=1e-2)  # It is the squared exponential, computed the plain way.
+
+
+def test_a_rule_around_a_rule_remembers_for_both(odd: Path) -> None:
+    from abps.testing import check_step
+
+    settings = odd_settings(step="Outer")
+    check_step(settings.search_config.step)  # type: ignore[attr-defined]
+    assert trained(odd / "a", settings) == trained(odd / "b", settings, stop_after=13)
+    inside = trained(odd / "c", odd_settings(step="Hoarder"))
+    assert inside["journal.jsonl"] == contents(odd / "a")["journal.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -517,6 +540,24 @@ def test_a_bug_ends_the_run_with_a_sentence_and_once_mended_it_goes_on(tmp_path:
     whole = command(*words, "whole", cwd=tmp_path)
     assert whole.returncode == 0
     assert contents(run) == contents(tmp_path / "whole" / "small_lqr-make_env" / "mpd" / "seed-0")
+
+
+def test_a_study_takes_searches_and_parts_from_outside() -> None:
+    from abps.study.grid import Axis, Grid, make_cells
+
+    name = "evolution:OnePlusOneConfig"
+    grid = Grid(
+        tasks=("small_lqr:make_env",),
+        searches=(name, "mpd"),
+        seeds=(0,),
+        episodes={"small_lqr:make_env": 10},
+        axes=(Axis((f"{name}.std",), (("0.1",), ("0.3",))),),
+        fixed={"mpd.step": "momentum:Momentum", "mpd.step.decay": "0.25"},
+    )
+    cells = [cell.settings for cell in make_cells(grid, Path("runs"))]
+    assert [cell.variant for cell in cells] == ["std=0.1", "std=0.3", ""]
+    assert [to_dict(cell.search_config)["kind"] for cell in cells] == [name, name, "local"]
+    assert to_dict(cells[2].search_config)["step"]["decay"] == 0.25
 
 
 def test_a_recipe_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
