@@ -38,6 +38,15 @@ def test_the_walk_is_the_papers(model):
     assert not np.allclose(move.centre, wrong, rtol=0, atol=1e-5)  # The comparison would notice.
 
 
+def test_a_fine_walk_ends_at_the_step_where_the_probability_falls_below_its_bound(model):
+    """Small steps pass through all probabilities: with a bound a tenth lower the walk would be longer."""
+    steps = {p: by_hand(model, probability=p, max_steps=1000, length=0.001)[1] for p in (0.9, 0.81)}
+    assert 1 < steps[0.9] < steps[0.81] < 1000
+    for probability, expected in steps.items():
+        move = Walk(length=0.001, probability=probability)(StepInput(model))
+        assert move.metrics["small_steps"] == expected
+
+
 def test_the_walk_stops_when_ascent_is_no_longer_probable(model):
     lengths = {p: Walk(probability=p)(StepInput(model)).metrics["small_steps"] for p in (0.65, 0.9, 0.999999)}
     assert lengths[0.65] >= lengths[0.9] >= lengths[0.999999]
