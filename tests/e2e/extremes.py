@@ -122,7 +122,13 @@ def solve(search: str, task: Problem, iterations: int = 3) -> dict[str, Any]:
 
 
 def _solve(search: str, task: Problem, iterations: int) -> dict[str, Any]:
-    solver = make_search(search, task.spec, config_for(search, task), seed=task.seed, budget=BudgetConfig(episodes=60))
+    solver = make_search(
+        killing.registered(search),
+        task.spec,
+        config_for(search, task),
+        seed=task.seed,
+        budget=BudgetConfig(episodes=60),
+    )
     number, last = 0, {}
     while solver.iteration < iterations and not solver.stop():
         query = solver.ask()

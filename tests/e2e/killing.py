@@ -71,10 +71,15 @@ class SlowEnv(TinyEnv):
 
 
 def searches() -> list[str]:
-    """The names in the registry."""
+    """The names in the registry: `abs` is the paper's ABS with critics in closed form, `abs@cpu` the preset's."""
     from abps.search.registry import SEARCHES
 
-    return list(SEARCHES)
+    return [*SEARCHES, "abs@cpu"]
+
+
+def registered(search: str) -> str:
+    """The name in the registry of one of `searches()`."""
+    return search.partition("@")[0]
 
 
 def tiny_config(
@@ -91,9 +96,13 @@ def tiny_config(
     from abps.search.registry import search_config
     from abps.settings import replace
 
-    config: Any = search_config(search, "tiny", "paper" if search == "abs" else "cpu")
+    config: Any = search_config(registered(search), "tiny", "paper" if search == "abs" else "cpu")
     if search == "ars":
         return replace(config, **{"noise": 0.02, "directions": 2, "top": 1, **changes})
+    if search == "abs@cpu":
+        few = replace(config.prior.critics, episodes=4, features=8, rows=60, replay=50)
+        plan = replace(config.plan, first_paths=2, window=4, path_size=min(max(design_std, 1e-3), 1.0))
+        return replace(config, prior=replace(config.prior, critics=few), plan=plan, **changes)
     config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)
     if search in ("abs", "mpd", "gibo"):
         config = replace(config, probing=replace(config.probing, starts=4, radius=radius))
@@ -115,7 +124,7 @@ def make_run(
     task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9)
     config = tiny_config(search) if config is None else config
     settings = RunSettings(
-        task, search, config, BudgetConfig(episodes=episodes), RunConfig(evaluation_episodes=2, **run), 3
+        task, registered(search), config, BudgetConfig(episodes=episodes), RunConfig(evaluation_episodes=2, **run), 3
     )
     create_directory(path, settings)
     return path

@@ -65,7 +65,7 @@ def damage(path, change, episode=-1):
     return line + left
 
 
-@pytest.fixture(scope="module", params=["ars", "mpd", "abs"])
+@pytest.fixture(scope="module", params=["ars", "mpd", "abs", "abs@cpu"])
 def reference(request, tmp_path_factory):
     path = killing.make_run(tmp_path_factory.mktemp("reference") / "run", request.param)
     train(path, read_settings(path))

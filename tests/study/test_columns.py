@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prior = replace(configs["abs"].prior, aggregation=Marginal())
     for name, config in (*configs.items(), ("abs@marginal", replace(configs["abs"], prior=prior))):
         path = root / "tiny" / name / "seed-3"
-        killing.make_run(path, name.partition("@")[0], episodes=14, config=config)
+        killing.make_run(path, name, episodes=14, config=config)
         train(path, read_settings(path))
     return root
 
