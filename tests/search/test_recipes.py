@@ -113,9 +113,9 @@ def test_the_fast_abs_is_the_same_for_every_task():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ConfigError, match="unknown search 'cmaes'; known: .*abs"):
+    with pytest.raises(ConfigError, match=r"unknown search 'cmaes'; known: .*abs"):
         search_config("cmaes", "hopper")
     with pytest.raises(ConfigError, match="unknown search 'gibbo'; did you mean 'gibo'"):
         search_config("gibbo", "hopper")
-    with pytest.raises(ConfigError, match="unknown preset 'gpu'; did you mean 'cpu'|unknown preset 'gpu'; known"):
+    with pytest.raises(ConfigError, match="unknown preset 'gpu'; did you mean 'cpu'"):
         search_config("abs", "hopper", "gpu")

@@ -1,4 +1,4 @@
-"""Synthetic functions: drawn as documented, reproducible, with right gradients and optima, and seen through one step."""
+"""Synthetic functions: drawn as documented, reproducible, with right gradients and optima, seen through one step."""
 
 import numpy as np
 import pytest
