@@ -655,6 +655,21 @@ def test_a_matern_kernel_trains(lab, name):
     assert not np.allclose(*centres.values(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["mpd", "abs"])
+def test_a_state_can_be_loaded_into_a_search_that_has_gone_on(lab, name):
+    """What it had computed since is forgotten, its model first of all."""
+    task = lab.lqr()
+    search, whole = lab.search(name, task), lab.search(name, task)
+    lab.run(search, task, 4)
+    state = lab.saved(search)
+    lab.stage(search, task)
+    search.ask()
+    search.load(state)
+    lab.run(search, task, 2)
+    lab.run(whole, task, 6)
+    assert lab.difference(lab.saved(search), lab.saved(whole)) == ""
+
+
 def test_a_wrapped_replay_comes_back_from_the_newest_trajectories_only(lab):
     """The ring (1500) is smaller than what was told; only what fills it is given back, one episode more is harmless."""
     task = lab.lqr(horizon=100)

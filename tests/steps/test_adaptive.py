@@ -1,5 +1,7 @@
 """The step of the fast ABS by hand: its first step, how its length follows agreement, when it jumps and goes back."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from lqr_lab import lqr
@@ -18,7 +20,7 @@ SLOPE = np.array([3.0, 4.0])
 CENTRE = np.array([0.3, -0.2])
 
 
-def model(*points: tuple[list[float], str, float], slope=SLOPE, noise=0.01) -> Model:
+def model(*points: tuple[list[float], str, float], slope: Any = SLOPE, noise: float = 0.01) -> Model:
     """A process with long lengthscales over points (parameters, role, return); the last centre is θ."""
     space, normaliser = PolicySpace(ClippedLinear(), lqr().spec), Normaliser.empty(2)
     points = (*points, (list(CENTRE), "centre", 0.0))
