@@ -34,6 +34,7 @@ def test_the_first_step_has_the_first_length_along_the_slope_and_looks_farther_a
     move = RULE(StepInput(model(), memory=AdaptiveMemory()))
     step = 0.1 * SLOPE / 5.0
     assert np.allclose(move.centre, CENTRE + step)
+    assert move.ahead is not None
     assert np.allclose(move.ahead, CENTRE + 3.0 * step)
     assert np.allclose(move.memory.last, step)
     assert (move.memory.length, move.memory.looked_ahead, move.settled) == (0.1, True, True)
@@ -98,8 +99,10 @@ def test_what_is_believed_to_be_the_best_is_the_policy_with_the_highest_posterio
     """Below the doubt at which it goes back; without a better one it is the centre itself."""
     rule = AdaptiveAscent(doubt=0.999999)
     move = rule(StepInput(model(([0.2, -0.3], "centre", 0.1), slope=(0.0, 0.0), noise=0.2), memory=AdaptiveMemory()))
+    assert move.believed is not None
     assert np.allclose(move.believed, [0.2, -0.3])
     move = rule(StepInput(model(([0.2, -0.3], "centre", -0.1), slope=(0.0, 0.0), noise=0.2), memory=AdaptiveMemory()))
+    assert move.believed is not None
     assert np.allclose(move.believed, CENTRE)
 
 
