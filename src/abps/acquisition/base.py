@@ -1,8 +1,8 @@
 """The contract of a criterion: what one more measurement somewhere would be worth.
 
 Shapes: m candidates, d parameters. Candidates are one point (d,) or rows (m, d), each judged as if it were measured
-alone. `Lookahead` computes what a measurement there would do to the posterior, and turns derivatives in these quantities
-into gradients in the candidates; most criteria are a few lines around it.
+alone. `Lookahead` computes what a measurement there would do to the posterior, and turns derivatives in these
+quantities into gradients in the candidates; most criteria are a few lines around it.
 """
 
 from abc import ABC, abstractmethod
