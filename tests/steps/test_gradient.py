@@ -10,7 +10,7 @@ from abps.settings import replace
 from abps.steps.base import StepInput
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 
-# ---- GIBO ----------------------------------------------------------------------------------------------------
+# ---- GIBO ----------------------------------------
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -34,7 +34,7 @@ def test_a_flat_posterior_stays(model):
     assert not np.array_equal(NormalisedGradient()(StepInput(model)).centre, near.theta)  # The control.
 
 
-# ---- the critics' own gradient --------------------------------------------------------------------------------
+# ---- the critics' own gradient ----------------------------------------
 
 
 @pytest.fixture(scope="module")
