@@ -107,6 +107,8 @@ class Bounds(NamedTuple):
     """Median and log-std of a log-normal prior of every lengthscale; None: uniform within the bounds."""
     noise_prior: float | None = None
     """Log-std of a log-normal prior of σ_n around σ̂_n; None: uniform within the bounds."""
+    noise_least: float = 0.0
+    """σ_n is never below this, such as what repeated episodes show, if it is below the upper bound."""
 
 
 class Fit(NamedTuple):
@@ -369,7 +371,9 @@ def _box(likelihood: MarginalLikelihood, bounds: Bounds, signal: float, noise: f
     lower, upper = np.empty(likelihood.size), np.empty(likelihood.size)
     lower[:count], upper[:count] = np.log(bounds.lengthscale[0]), np.log(bounds.lengthscale[1])
     lower[count], upper[count] = np.log(signal / bounds.signal_factor), np.log(signal * bounds.signal_factor)
-    lower[count + 1], upper[count + 1] = np.log(noise / bounds.noise_factor), np.log(noise * bounds.noise_factor)
+    largest = noise * bounds.noise_factor
+    lower[count + 1] = np.log(min(max(noise / bounds.noise_factor, bounds.noise_least), largest))
+    upper[count + 1] = np.log(largest)
     if likelihood.features is not None:
         lower[count + 2], upper[count + 2] = np.log(bounds.feature_scale[0]), np.log(bounds.feature_scale[1])
     return lower, upper

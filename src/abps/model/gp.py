@@ -110,8 +110,9 @@ class GP:
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
         features, floor = prior.features, self.noise_floor
-        noise = noise_estimate(neighbourhood.repeats, floor)
+        noise, least = noise_estimate(neighbourhood.repeats, floor), 0.0
         if self.noise == "spread":
+            least = noise if neighbourhood.repeats else 0.0
             noise = max(noise, NOISE_SHARE * float(np.std(neighbourhood.returns)), floor)
         middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
         found = fit(
@@ -125,6 +126,7 @@ class GP:
                 prior.feature_scale,
                 (middle, LENGTHSCALE_LOG_STD) if self.hyper_priors else None,
                 NOISE_LOG_STD if self.hyper_priors else None,
+                least,
             ),
             rng,
             noise=noise,
