@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 import abps
 from abps.cli import main
 
@@ -27,7 +29,7 @@ def first_run(folder: Path) -> None:
     assert main(["report", str(run), "--out", str(run / "report.html")]) == 0
 
     policy = abps.load_policy(run / "policy" / "current.npz")
-    print(f"\nWhat it does when the pole leans a little: {policy([0.0, 0.01, 0.0, 0.0])}")
+    print(f"\nWhat it does when the pole leans a little: {policy(np.array([0.0, 0.01, 0.0, 0.0]))}")
 
 
 if __name__ == "__main__":

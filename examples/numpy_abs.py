@@ -146,7 +146,7 @@ def acquisition(z, theta, points, residuals, slope, h: Hyper) -> float:
     expected, spread = row @ inverse @ residuals, np.sqrt(h.signal**2 + h.noise**2 - row @ inverse @ row)
     outcomes = (expected - spread, expected + spread)
     grown = np.vstack([points, z])
-    return np.mean([ascent(theta, grown, np.append(residuals, y), slope, h) for y in outcomes])
+    return float(np.mean([ascent(theta, grown, np.append(residuals, y), slope, h) for y in outcomes]))
 
 
 # ---- Algorithms 1 and 2
@@ -174,7 +174,8 @@ def build_model(theta, data: list[Point], centre: Point, cfg: Settings) -> Model
     points, returns = np.array([p.x for p in data]), np.array([p.value for p in data])
     advantages = np.array([[inference_advantage(c, x, theta, centre, cfg) for c in critics] for x in points])
     residuals = returns - (centre.value + advantages @ weights)
-    slope = sum(w * inference_gradient(c, theta, centre, cfg) for w, c in zip(weights, critics, strict=True))
+    slopes = [w * inference_gradient(c, theta, centre, cfg) for w, c in zip(weights, critics, strict=True)]
+    slope = np.sum(slopes, axis=0)
     hyper = max(cfg.hypers(residuals), key=lambda h: log_evidence(points, residuals, h))
     return Model(scores, weights, points, residuals, slope, hyper, log_evidence(points, residuals, hyper))
 

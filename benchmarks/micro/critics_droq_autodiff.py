@@ -23,11 +23,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from abps.config import CriticsConfig, replace
-from abps.presets import PAPER_CRITICS
 from threadpoolctl import threadpool_limits
 
 from abps.critics.droq import CHUNK, POOL, SLOPE_CHUNK
+from abps.critics.droq_config import Droq
 from abps.critics.networks import NORM_FLOOR, Layer, Network, draw_network
 from abps.critics.training import (
     Chunk,
@@ -39,6 +38,7 @@ from abps.critics.training import (
     td_loss,
     to_device,
 )
+from abps.settings import replace
 
 STATES, ACTIONS = 17, 6
 """HalfCheetah."""
@@ -121,7 +121,7 @@ def slopes_by_hand(network: Network, inputs: np.ndarray) -> np.ndarray:
     return cotangent
 
 
-def step(gradients: Any, config: CriticsConfig, training: Training, pool: jax.Array, data: Chunk) -> Training:
+def step(gradients: Any, config: Droq, training: Training, pool: jax.Array, data: Chunk) -> Training:
     """One step, one network after the other, with Adam and target update by hand."""
     steps = training.steps + 1
     rate = config.learning_rate * jnp.sqrt(1.0 - 0.999**steps) / (1.0 - 0.9**steps)
@@ -141,7 +141,7 @@ def step(gradients: Any, config: CriticsConfig, training: Training, pool: jax.Ar
     return Training._make([*(tuple(part) for part in zip(*columns, strict=True)), steps])
 
 
-def loop(config: CriticsConfig, gradients: Any) -> Any:
+def loop(config: Droq, gradients: Any) -> Any:
     """The same compiled loop as `compiled_loop`, around `step`."""
 
     def run(training: Training, pool: jax.Array, chunk: Chunk, steps: jax.Array) -> Training:
@@ -153,7 +153,7 @@ def loop(config: CriticsConfig, gradients: Any) -> Any:
     return jax.jit(run, donate_argnums=0)
 
 
-def programs(config: CriticsConfig) -> dict[str, Any]:
+def programs(config: Droq) -> dict[str, Any]:
     """Functions (training, pool, chunk, steps) → training."""
     return {
         BY_HAND: loop(config, gradients_by_hand),
@@ -171,7 +171,7 @@ def start(networks: tuple[Network, ...]) -> Training:
     return Training(copied(networks), copied(networks), zeros(), zeros(), jnp.int32(0))
 
 
-def draw(config: CriticsConfig) -> tuple[tuple[Network, ...], jax.Array, Chunk]:
+def draw(config: Droq) -> tuple[tuple[Network, ...], jax.Array, Chunk]:
     """Networks, pool of dropout bits and a chunk of batches, laid out as `DroqCritics` does."""
     rng, inputs = np.random.default_rng(0), STATES + ACTIONS
     shape = (CHUNK, config.members, config.batch)
@@ -203,7 +203,7 @@ def difference(one: Any, other: Any) -> float:
     return max(jax.tree.leaves(jax.tree.map(relative, one, other)))
 
 
-def check(config: CriticsConfig, candidates: dict[str, Any]) -> None:
+def check(config: Droq, candidates: dict[str, Any]) -> None:
     """Compare every program with the code by hand: gradients at equal weights, then losses after separate training.
 
     Gradients are compared at the initial weights and after a chunk of steps, and must agree up to rounding. Losses
@@ -272,7 +272,7 @@ def in_turn(calls: dict[str, Callable[[], None]], repeats: int) -> dict[str, lis
     return seconds
 
 
-def time_steps(config: CriticsConfig, candidates: dict[str, Any]) -> None:
+def time_steps(config: Droq, candidates: dict[str, Any]) -> None:
     networks, pool, chunk = draw(config)
     states = {name: start(networks) for name in candidates}
 
@@ -285,7 +285,7 @@ def time_steps(config: CriticsConfig, candidates: dict[str, Any]) -> None:
     report({name: [part / CHUNK for part in parts] for name, parts in seconds.items()}, "step")
 
 
-def time_slopes(config: CriticsConfig, rows: int) -> None:
+def time_slopes(config: Droq, rows: int) -> None:
     """∂Q/∂(s, a) of all networks: by hand in NumPy, and the compiled program of abps, both in chunks of rows."""
     rng = np.random.default_rng(0)
     networks = [draw_network(STATES + ACTIONS, config.width, config.depth, rng) for _ in range(2 * config.members)]
@@ -321,14 +321,14 @@ def main() -> None:
         f"jax {jax.__version__}, optax {optax.__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs"
     )
     print(f"load average {os.getloadavg()[0]:.1f}, {ROUNDS} rounds")
-    for config in (PAPER_CRITICS, replace(PAPER_CRITICS, width=64)):
+    for config in (Droq(), replace(Droq(), width=64)):
         candidates = programs(config)
         print(f"training step, {config.members} pairs, {config.width} × {config.depth}, batch {config.batch}")
         check(config, candidates)
         time_steps(config, candidates)
     print("slopes of the values for predictions")
     for rows in (50, 256, 1000):
-        time_slopes(PAPER_CRITICS, rows)
+        time_slopes(Droq(), rows)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 
