@@ -1,9 +1,21 @@
-"""The paper's plan: which stage follows which, in every situation; wrong settings."""
+"""Plans: which stage follows which, in every situation; what each setting changes; wrong settings."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from abps.critics.episodic import EpisodicLstd
 from abps.errors import ConfigError
-from abps.search.plan import CentreThenProbes, Situation, Stage
+from abps.model.ascent_prior import AscentPrior
+from abps.model.chart import ActionMetric
+from abps.model.gp import GP
+from abps.policies.linear import LinearTanh
+from abps.search.local import LocalSearchConfig
+from abps.search.plan import CentreThenProbes, PathsAroundCentre, Situation, Stage
+from abps.search.registry import make_search
+from abps.settings import replace
+from abps.steps.adaptive import AdaptiveAscent
 
 PLAN = CentreThenProbes(centre_episodes=2, probes=3, window=6, design_std=0.03)
 CENTRE, DESIGN = Stage("centre", centre_episodes=2), Stage("design", gaussian=5, std=0.03)
@@ -38,3 +50,86 @@ def test_a_window_of_one_point_still_has_a_design() -> None:
 def test_wrong_settings_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         CentreThenProbes(**{name: 0})
+
+
+# ---- paths around the centre ---------------------------------------------
+
+
+PATHS = PathsAroundCentre(first_paths=4, paths=2, path_size=0.2, path_steps=7, window=9)
+FEW = LocalSearchConfig(
+    policy=LinearTanh(bias=True),
+    chart=ActionMetric(ridge=0.05),
+    prior=AscentPrior(critics=EpisodicLstd(episodes=8, features=16, rows=500, replay=1000)),
+    gp=GP(
+        lengthscale_low=0.13, lengthscale_high=1.2, shared_lengthscale=True, scale_by_dimension=False, noise="spread"
+    ),
+    step=AdaptiveAscent(first_length=0.1, shortest=0.01, longest=1.0),
+    plan=PATHS,
+    states=32,
+    chart_points=8,
+    discount=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("iteration", "stage", "points", "expected"),
+    [
+        (0, "", 0, Stage("centre", centre_episodes=1)),
+        (0, "centre", 1, Stage("first", paths=4, path_size=0.2, path_interval=7)),
+        (0, "first", 5, None),
+        (1, "", 5, Stage("paths", ahead=True, centre_episodes=1, paths=2, path_size=0.2, path_interval=7)),
+        (1, "paths", 8, None),
+        (3, "", 0, Stage("centre", centre_episodes=1)),  # All before failed: nothing is known.
+    ],
+)
+def test_what_follows_what_with_paths(iteration: int, stage: str, points: int, expected: Stage | None) -> None:
+    assert PATHS.next(Situation(iteration, stage, 0, points, horizon=100)) == expected
+
+
+@pytest.mark.parametrize(("horizon", "interval"), [(1000, 7), (70, 7), (50, 5), (20, 2), (3, 2), (1, 2)])
+def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int) -> None:
+    stage = PATHS.next(Situation(0, "centre", 0, 1, horizon))
+    assert stage is not None
+    assert stage.path_interval == interval
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"first_paths": 0}, {"paths": 0}, {"path_size": 0.0}, {"path_steps": 0}, {"window": 1}]
+)
+def test_wrong_settings_of_paths_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        PathsAroundCentre(**wrong)
+
+
+@pytest.mark.parametrize(("states", "actions"), [(2, 1), (8, 3), (30, 6)])
+def test_the_first_step_comes_within_ten_episodes_for_any_dimension(lab: Any, states: int, actions: int) -> None:
+    """3 to 186 parameters; with the paper's plan the same budget would not end the first design."""
+    task = lab.lqr(states, actions, horizon=30)
+    search = make_search("abs", task.spec, replace(FEW, plan=replace(PATHS, first_paths=6)))
+    start = search.centre.copy()
+    while search.episodes < 10 and search.iteration == 0:
+        lab.stage(search, task)
+    assert search.iteration >= 1
+    assert search.episodes <= 10
+    assert np.linalg.norm(search.centre - start) > 0.0
+    assert search.result().history[0]["step_chart"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "first_difference"),
+    [("first_paths", 5, 1), ("path_size", 0.3, 1), ("path_steps", 3, 1), ("paths", 1, 2), ("window", 3, 2)],
+)
+def test_every_setting_shows(lab: Any, name: str, value: Any, first_difference: int) -> None:
+    """Up to a stage two searches run the same queries; from it on (a narrower window: from the next but one) others."""
+    task = lab.lqr(2, 1, horizon=70)
+    one = make_search("abs", task.spec, FEW)
+    other = make_search("abs", task.spec, replace(FEW, plan=replace(PATHS, **{name: value})))
+    differs = []
+    for _ in range(4):
+        stages = [lab.stage(search, task)[0] for search in (one, other)]
+        described = [
+            [(q.role, q.parameters.tobytes(), q.policy.path and q.policy.path.knots.tobytes()) for q in stage]
+            for stage in stages
+        ]
+        differs.append(described[0] != described[1])
+    assert differs.index(True) == first_difference

@@ -12,6 +12,8 @@ from abps.model import GP, Hyper, Model, Neighbourhood, PriorMean
 from abps.normaliser import Normaliser
 from abps.policies.linear import ClippedLinear
 from abps.policies.policy import PolicySpace
+from abps.settings import replace
+from abps.state import restore, save
 from abps.steps.adaptive import AdaptiveAscent, AdaptiveMemory
 from abps.steps.base import StepInput
 
@@ -120,6 +122,64 @@ def test_a_probe_ahead_that_is_probably_better_becomes_the_centre(value, jumps):
     assert not move.memory.looked_ahead
     judged = RULE(StepInput(model(ahead, slope=(0.0, 0.0)), memory=AdaptiveMemory(length=0.2, last=SLOPE / 50.0)))
     assert judged.settled  # A probe is judged once.
+
+
+def test_lengths_grow_along_a_straight_way_and_shrink_when_directions_turn():
+    """Many steps: with agreeing directions up to the upper bound, with turning ones down to the lower."""
+    for turn, end in ((0.0, 1.0), (np.pi, 0.01), (np.pi / 2, 0.01)):
+        memory, lengths = AdaptiveMemory(), []
+        for number in range(60):
+            slope = np.array([np.cos(number * turn), np.sin(number * turn)])
+            memory = RULE(StepInput(model(slope=slope), memory=memory)).memory
+            memory = replace(memory, looked_ahead=False)
+            lengths.append(memory.length)
+        assert np.all(np.diff(lengths) * (1.0 if turn == 0.0 else -1.0) >= 0.0)
+        assert lengths[-1] == pytest.approx(end)
+
+
+@pytest.mark.parametrize("doubt", [0.5, 0.9, 0.99])
+def test_it_goes_back_only_above_the_doubt(doubt):
+    """Returns between none and a large difference: the posterior's own probability decides, on either side."""
+    rule, gone = replace(RULE, doubt=doubt), []
+    for value in np.linspace(-0.5, 2.0, 26):
+        given = model(([0.2, -0.3], "centre", float(value)), slope=(0.0, 0.0), noise=0.5)
+        probability = float(given.better(np.array([[0.2, -0.3]]))[1][0])
+        move = rule(StepInput(given, memory=AdaptiveMemory(length=0.2, last=SLOPE)))
+        gone.append(not move.settled)
+        assert gone[-1] == (probability > doubt)
+    assert gone[0] is False
+    assert any(gone) == (doubt < 0.99)
+
+
+def test_only_the_newest_policies_are_candidates():
+    old, newer = EARLIER, ([0.25, -0.25], "centre", -0.5)
+    for candidates, settled in ((1, True), (2, True), (3, False)):
+        given = model(old, newer, slope=(0.0, 0.0))
+        move = replace(RULE, candidates=candidates)(StepInput(given, memory=AdaptiveMemory()))
+        assert move.settled == settled
+
+
+@pytest.mark.parametrize("slope", [(0.0, 0.0), (1e-300, 0.0), (1e-160, 1e-160), (1e100, 1e100)])
+@pytest.mark.parametrize("last", [None, (0.0, 0.0), (1e-200, 0.0), (1e200, 0.0)])
+def test_never_a_number_that_is_not_one(slope, last):
+    memory = AdaptiveMemory(length=0.2, last=None if last is None else np.array(last))
+    with np.errstate(all="ignore"):
+        move = RULE(StepInput(model(slope=slope), memory=memory))
+    assert np.isfinite(move.centre).all()
+    assert np.isfinite(move.memory.length)
+    assert move.ahead is None or np.isfinite(move.ahead).all()
+    assert move.memory.last is None or np.isfinite(move.memory.last).all()
+
+
+def test_the_memory_is_saved_and_restored():
+    first = RULE(StepInput(model(), memory=AdaptiveMemory())).memory
+    again = restore(AdaptiveMemory(), save(first))
+    assert save(again).keys() == save(first).keys()
+    one, other = (RULE(StepInput(model(slope=(1.0, 2.0)), memory=memory)) for memory in (first, again))
+    assert np.array_equal(one.centre, other.centre)
+    assert one.metrics == other.metrics
+    fresh = restore(AdaptiveMemory(), save(AdaptiveMemory()))
+    assert (fresh.length, fresh.last, fresh.looked_ahead, fresh.retreated) == (0.0, None, False, False)
 
 
 @pytest.mark.parametrize(
