@@ -92,6 +92,16 @@ def test_paths_of_one_stage_differ_and_their_return_is_nobodys(lab: Any) -> None
     assert search.progress.best.value == before
 
 
+def test_an_old_centre_leaves_the_window_once_paths_stand_for_newer_ones(lab: Any) -> None:
+    """No centre is run at rest while there are probes ahead; the first one must not stay for ever."""
+    task = lab.lqr(2, 1)
+    search = make_search("abs", task.spec, CONFIG)
+    lab.iterate(search, task, 6)
+    assert [query.role for query in search.open_queries()] == ["probe", "path", "path"]
+    assert min(point.iteration for point in search.memory.window) >= search.iteration - PLAN.window // 3
+    assert search.neighbourhood().newest_centre.role == "path"
+
+
 def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
     """State saved between stages; the stage of paths is planned anew and its answers lead to the same place."""
     task = lab.lqr(2, 1)

@@ -1,7 +1,7 @@
 """The window: the last N_max points with everything measured at them (paper Appendix A).
 
-A point keeps its returns unscaled and the normaliser it was run with, so that the reward scale may change and old points can
-be re-mapped into new coordinates. Shapes: d parameters.
+A point keeps its returns unscaled and the normaliser it was run with, so that the reward scale may change and old
+points can be re-mapped into new coordinates. Shapes: d parameters.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ from abps.data.visits import Visits
 from abps.normaliser import Normaliser
 
 __all__ = ["Point", "added"]
+
+AROUND = ("centre", "path")
+"""Roles of points that stand for the centre."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +41,11 @@ class Point:
 def added(points: list[Point], point: Point, capacity: int) -> list[Point]:
     """The newest `capacity` points, oldest first, with one more.
 
-    The oldest leaves when there is no room, but never the newest centre: everything else refers to it.
+    The oldest leaves when there is no room, but never the newest centre, run at rest or along a path: everything else
+    refers to it.
     """
     points = [*points, point]
     if len(points) > capacity:
-        newest = max((place for place, item in enumerate(points) if item.role == "centre"), default=-1)
+        newest = max((place for place, item in enumerate(points) if item.role in AROUND), default=-1)
         del points[1 if newest == 0 else 0]
     return points
