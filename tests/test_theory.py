@@ -58,7 +58,8 @@ def test_the_measured_residual_obeys_both_forms(seed, policy, gamma):
         centre, other = (scaled(rng, system.actions, system.states, rng.uniform() * policy) for _ in range(2))
         assert linear_policy_lipschitz(centre, other) <= policy
         measured, distance = residual(system, centre, other), np.linalg.norm(other - centre, 2)
-        # sup over the ball of ‖(x − θ) s‖ is the radius times the spectral norm, so both forms are the same number here.
+        # sup over the ball of ‖(x − θ) s‖ is the radius times the spectral norm, so both forms are the same number
+        # here.
         assert measured <= problem.residual_bound(RADIUS * distance) * (1 + 1e-9)
         assert measured <= problem.linear_residual_bound(RADIUS, float(np.linalg.norm(other - centre)))
         assert measured <= problem.coarse_constant * RADIUS * distance * (1 + 1e-9)

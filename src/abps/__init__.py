@@ -1,12 +1,13 @@
 """abps: good deterministic policies in few episodes (Augmented Bayesian Policy Search and its peers).
 
-The public names, nothing else. They are imported when they are first used, so that `import abps` and `abps --help` are quick.
+The public names, nothing else. They are imported when they are first used, so that `import abps` and `abps --help` are
+quick.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AbpsError",

@@ -76,7 +76,8 @@ class Normaliser:
         return Normaliser(total, mean, m2)
 
     def widen(self, other: "Normaliser") -> "Normaliser":
-        """Return the statistics with `other`'s data added, but with this mean: deviations of all data are measured from it.
+        """Return the statistics with `other`'s data added, but with this mean: deviations of all data are measured from
+        it.
 
         A policy without bias can follow a change of scale exactly, but no change of the mean.
         """

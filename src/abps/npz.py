@@ -1,7 +1,7 @@
 """Reading `.npz` files from strangers: no pickle, and every size is checked before memory is reserved for it.
 
-`numpy.load` believes what an array's header claims and unpacks whatever the archive holds. Here the caller says which arrays
-there may be and how large they may be; a member that claims, or unpacks to, anything else is refused.
+`numpy.load` believes what an array's header claims and unpacks whatever the archive holds. Here the caller says which
+arrays there may be and how large they may be; a member that claims, or unpacks to, anything else is refused.
 """
 
 import io

@@ -140,7 +140,7 @@ def find(family: str, kind: Any) -> type[Any]:
     kind = RENAMED.get((family, kind), kind)
     place = _registered(family, kind) or (kind if ":" in kind else None)
     if place is None:
-        raise ConfigError(f"unknown {family} {kind!r}{nearest(kind, KINDS[family])}, or module:Name of your own")
+        raise ConfigError(f"unknown {family} {kind!r}{nearest(kind, [*KINDS[family], 'module:Name'])}")
     part = import_object(place) if isinstance(place, str) else place
     check_part(part, family, kind)
     return part
@@ -211,7 +211,7 @@ def import_object(place: str) -> Any:
         if error.name != module.partition(".")[0]:
             raise ConfigError(f"cannot import {place!r}: {error}") from error
         raise ConfigError(
-            f"cannot import {place!r}: there is no module {error.name!r} here; go to the folder it is in, or set PYTHONPATH"
+            f"cannot import {place!r}: there is no module {error.name!r} here; go to its folder, or set PYTHONPATH"
         ) from error
     except Exception as error:  # Whatever a stranger's module does when it is imported.
         raise ConfigError(f"cannot import {place!r}: {type(error).__name__}: {error}") from error

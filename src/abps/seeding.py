@@ -1,7 +1,7 @@
 """Random numbers from explicit keys: every draw is named by the run's seed and a path.
 
-There is no random *state* anywhere in the project. A generator is derived, used at once and dropped; the same path gives
-the same numbers whatever happened before, in which process, and after how many interruptions.
+There is no random *state* anywhere in the project. A generator is derived, used at once and dropped; the same path
+gives the same numbers whatever happened before, in which process, and after how many interruptions.
 """
 
 import zlib

@@ -1,9 +1,9 @@
 """Settings: frozen dataclasses of plain values, and parts that are chosen by kind.
 
 A *part* is a frozen dataclass whose fields are its settings and whose methods are its behaviour. Alternatives form a
-family: all step rules derive from `StepRule`, and a field of type `StepRule` takes any of them. In YAML a part is a group
-with its `kind`; what does not belong to that kind is refused. The string in `setting(default, help)` is what `--help` and
-docs/settings.md print: meaning, unit, and the paper's symbol. `__post_init__` only validates.
+family: all step rules derive from `StepRule`, and a field of type `StepRule` takes any of them. In YAML a part is a
+group with its `kind`; what does not belong to that kind is refused. The string in `setting(default, help)` is what
+`--help` and docs/settings.md print: meaning, unit, and the paper's symbol. `__post_init__` only validates.
 """
 
 import dataclasses
@@ -102,8 +102,8 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
 def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T:
     """Return settings with dotted names replaced by texts, all at once, because some are only valid together.
 
-    Naming a part by its kind (`step=walk`) takes that kind with its own defaults, and `step.length=0.02` then belongs to
-    it. A list takes its values separated by commas.
+    Naming a part by its kind (`step=walk`) takes that kind with its own defaults, and `step.length=0.02` then belongs
+    to it. A list takes its values separated by commas.
 
     Raises:
         ConfigError: an unknown name, or a value of the wrong type.

@@ -1,9 +1,9 @@
 """How far the advantage mean function can be from the return: the residual bound of Section 3.1 and Appendix C.
 
 The return of a policy π_x is J(π_θ) + ⟨d^θ, A^θ(·, π_x)⟩ + residual, and only the first two terms are estimated. For
-Lipschitz problems the residual is at most C · sup_s ‖π_x(s) − π_θ(s)‖. The constant printed in the paper does not follow
-from its proof, and there are tasks that violate it; `docs/theorem.md` derives the one used here, and the printed one
-remains available as `form="paper"`.
+Lipschitz problems the residual is at most C · sup_s ‖π_x(s) − π_θ(s)‖. The constant printed in the paper does not
+follow from its proof, and there are tasks that violate it; `docs/theorem.md` derives the one used here, and the printed
+one remains available as `form="paper"`.
 
 Symbols: L_r, L_p, L_π Lipschitz constants of reward, transition and policies, each with respect to ‖s−s'‖ + ‖a−a'‖;
 κ = γ L_p (1 + L_π); d^π the improper visitation measure Σ_t γᵗ P(s_t = ·), whose mass is 1/(1−γ).
@@ -47,8 +47,8 @@ class LipschitzProblem:
         if self.contraction >= 1.0:
             raise ConfigError(
                 f"the bound needs γ·L_p·(1 + L_π) < 1, got {self.contraction:.6g} "
-                f"(γ = {self.gamma}, L_p = {self.transition}, L_π = {self.policy}): nearby states drift apart faster than "
-                "they are discounted; use a smaller gamma or smoother policies"
+                f"(γ = {self.gamma}, L_p = {self.transition}, L_π = {self.policy}): nearby states drift apart faster "
+                "than they are discounted; use a smaller gamma or smoother policies"
             )
 
     @property

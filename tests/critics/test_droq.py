@@ -16,9 +16,7 @@ from abps.settings import replace
 from abps.state import restore, save
 from abps.trajectory import Trajectory
 
-SMALL = Droq(
-    members=2, width=32, batch=32, dropout=0.2, steps_first=0, steps_probe=5, steps_centre=0, polyak=0.3
-)
+SMALL = Droq(members=2, width=32, batch=32, dropout=0.2, steps_first=0, steps_probe=5, steps_centre=0, polyak=0.3)
 """Large dropout and polyak rates, so that five steps show an error. Most tests share this compiled program."""
 LEARNER = replace(
     SMALL, width=64, batch=128, dropout=0.01, target="mean", learning_rate=3e-3, polyak=0.2, steps_first=4000

@@ -1,17 +1,21 @@
-"""What one more measurement would do to the posterior of ∇J(θ): the quantities all criteria are made of, and their gradient.
+"""What one more measurement would do to the posterior of ∇J(θ): the quantities all criteria are made of, and their
+gradient.
 
-Shapes: one candidate (d,), or m candidates (m, d) each on its own; n points, d parameters, r directions of the posterior. Quantities
-"per candidate" are numbers for (d,) and (m,) for (m, d): one code serves the optimiser's single candidate and the screening of many.
+Shapes: one candidate (d,), or m candidates (m, d) each on its own; n points, d parameters, r directions of the
+posterior. Quantities "per candidate" are numbers for (d,) and (m,) for (m, d): one code serves the optimiser's single
+candidate and the screening of many.
 
-For a candidate z with whitened coordinates t = (z − θ)/L let a = cov(γ, y_z | data) and s² = var(y_z | data). The engine never forms a and s² by
-subtraction. It computes, from the single factorisation inside the posterior (docs/gp.md, "One step ahead"),
+For a candidate z with whitened coordinates t = (z − θ)/L let a = cov(γ, y_z | data) and s² = var(y_z | data). The
+engine never forms a and s² by subtraction. It computes, from the single factorisation inside the posterior (docs/gp.md,
+"One step ahead"),
 
     b = Σ⁻¹a            the weight of γ in the prediction of y_z from data *and* gradient,
-    w = s² − aᵀΣ⁻¹a     the variance of y_z given data *and* gradient: a sum of positive terms, at least the noise variance,
-    q = aᵀΣ⁻¹a = bᵀΣb   and  u = μᵀΣ⁻¹a = μᵀb,
+    w = s² − aᵀΣ⁻¹a     the variance of y_z given data *and* gradient: a sum of positive terms, at least the noise
+    variance, q = aᵀΣ⁻¹a = bᵀΣb   and  u = μᵀΣ⁻¹a = μᵀb,
 
-so the guard s² − q > 0 that other formulas need holds by construction; `Lookahead.healthy` reports the candidates for which rounding broke it.
-A criterion is a function of these; it hands its cotangents to `pullback` and receives the gradient in z.
+so the guard s² − q > 0 that other formulas need holds by construction; `Lookahead.healthy` reports the candidates for
+which rounding broke it. A criterion is a function of these; it hands its cotangents to `pullback` and receives the
+gradient in z.
 """
 
 from dataclasses import dataclass
@@ -166,7 +170,8 @@ class Lookahead:
         return total * posterior.inverse_scale
 
     def _radial(self, weight: Array, value: Array, inside: Array, features: Array | None) -> Array:
-        """Twice the derivative in |t|² through κ and w, whose cotangents are `value` and `weight` + `inside` − `features`."""
+        """Twice the derivative in |t|² through κ and w, whose cotangents are `value` and `weight` + `inside` −
+        `features`."""
         if self.weight is self.decay:  # The squared exponential: κ = w, and both fall at the rate ½.
             both = weight + value + inside
             return -((both if features is None else both - features) * self.decay)

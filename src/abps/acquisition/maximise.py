@@ -1,15 +1,17 @@
 """Maximise a criterion inside a box: screen many starts by value, polish the best with a bounded L-BFGS (Appendix A).
 
-Shapes: m starts, d parameters. Screening is one vectorised call; polishing advances all chosen starts together (`model.lbfgs`), in
-whitened coordinates (differences divided by the effective lengthscales), where the criterion is well scaled, with true bounds. Everything is a function of the arguments: the same
-generator gives the same maximum.
+Shapes: m starts, d parameters. Screening is one vectorised call; polishing advances all chosen starts together
+(`model.lbfgs`), in whitened coordinates (differences divided by the effective lengthscales), where the criterion is
+well scaled, with true bounds. Everything is a function of the arguments: the same generator gives the same maximum.
 
-A start whose value or gradient is NaN or infinite is dropped, a step to such a place shortened. Candidates within `avoid_radius` of a failed point are passed over for the next
-best. What happens when nothing is left is defined, and reported in `Maximum.fallback`:
+A start whose value or gradient is NaN or infinite is dropped, a step to such a place shortened. Candidates within
+`avoid_radius` of a failed point are passed over for the next best. What happens when nothing is left is defined, and
+reported in `Maximum.fallback`:
 
 - `""`: a polished start won;
 - `"screened"`: every polished start went bad or into a forbidden ball; the best screened start is returned as it is;
-- `"random"`: no start was usable; the best (or, without finite values, the first) of random points of the box outside the balls;
+- `"random"`: no start was usable; the best (or, without finite values, the first) of random points of the box outside
+  the balls;
 - `"crowded"`: the box lies within the forbidden balls; the random point farthest from them.
 """
 
@@ -119,7 +121,8 @@ def _quiet(criterion: Criterion, posterior: GradientPosterior, candidates: Array
 
 
 def _unit(values: Array) -> float:
-    """The spread of the screened values, by which the objective is divided so that L-BFGS's tolerances mean the same at any scale."""
+    """The spread of the screened values, by which the objective is divided so that L-BFGS's tolerances mean the same at
+    any scale."""
     if not len(values):
         return 1.0
     spread = float(values.max() - values.min())

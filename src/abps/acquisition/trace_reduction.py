@@ -1,8 +1,8 @@
 """GIBO's criterion: how much one more measurement would shrink the trace of Σ, tr Σ − tr Σ' = ‖a‖²/s².
 
 a is the posterior covariance of ∇J(θ) (raw coordinates) with the candidate's return, s² the variance of that return;
-`lookahead` gives a = Σb and s² = w + q as sums of positive terms. It does not depend on the measured returns, only on where
-they were measured.
+`lookahead` gives a = Σb and s² = w + q as sums of positive terms. It does not depend on the measured returns, only on
+where they were measured.
 """
 
 from dataclasses import dataclass

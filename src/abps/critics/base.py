@@ -1,8 +1,9 @@
 """The contract of an ensemble of critics, and what both kinds share (paper Section 4, Algorithm 1).
 
-Shapes: k members, m states, s observation size, a action size. A critic estimates Q of the *centre* policy θ in units of
-scaled reward, (r − shift) / scale. Its inputs are standardised with statistics of the replay that are frozen at every new
-centre, not with the policy's normaliser: tasks that run without one (InvertedPendulum, Swimmer) need scaled inputs too.
+Shapes: k members, m states, s observation size, a action size. A critic estimates Q of the *centre* policy θ in units
+of scaled reward, (r − shift) / scale. Its inputs are standardised with statistics of the replay that are frozen at
+every new centre, not with the policy's normaliser: tasks that run without one (InvertedPendulum, Swimmer) need scaled
+inputs too.
 """
 
 from abc import ABC, abstractmethod

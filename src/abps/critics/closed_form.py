@@ -5,14 +5,15 @@ weights w of Q = φ(s, a)·w:
 
     (ZᵀD(Φ − γ(1 − terminated)Φ') + ridge·tr(ΦᵀDΦ)/F·I) w = ZᵀDr,    Φ' at (s', π_θ(s')),    D = diag of the weights.
 
-The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ): they carry rewards back over
-many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero for the centre's Q whatever policy chose a, so any function of
-what came before may multiply it, and probes' episodes need no importance weights for any λ. For the same reason the equation of step t may count γᵗ, as the step
-does in J, and less the farther its action is from the centre's: w can only fit Q approximately, and should where it matters.
+The rows of Z are eligibility traces, z_t = φ_t + γλ z_{t−1} within an episode (LSTD(λ), Boyan 2002; λ = 0 gives Z = Φ):
+they carry rewards back over many steps at once. They serve as instruments: r + γQ(s', π_θ(s')) − Q(s, a) has mean zero
+for the centre's Q whatever policy chose a, so any function of what came before may multiply it, and probes' episodes
+need no importance weights for any λ. For the same reason the equation of step t may count γᵗ, as the step does in J,
+and less the farther its action is from the centre's: w can only fit Q approximately, and should where it matters.
 
-A *group* is one draw of random features with its F×F system, its λ and its value ridge; members of a group differ in the ridge strength only and
-cost one solve more each. A probe's transitions are added to the systems; a new centre changes Φ', so everything is
-accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
+A *group* is one draw of random features with its F×F system, its λ and its value ridge; members of a group differ in
+the ridge strength only and cost one solve more each. A probe's transitions are added to the systems; a new centre
+changes Φ', so everything is accumulated anew. Shapes: k members, F features, n transitions, g members of a group.
 """
 
 import math
@@ -347,7 +348,8 @@ class ClosedFormCritics(Critics):
         return self._newest(replay, self.config.transitions)
 
     def _newest(self, replay: Replay, count: int, among: int | None = None) -> Transitions:
-        """The newest transitions, without those that come so late in an episode that their discount makes them worthless."""
+        """The newest transitions, without those that come so late in an episode that their discount makes them
+        worthless."""
         cut, gamma = self.config.discount_cut, self.objective.gamma
         if cut == 0.0 or gamma == 1.0:
             return replay.newest(count)

@@ -4,10 +4,11 @@ Q(s, a) = V(s) + A(s, u), with u the departure from the centre's action in halve
 
     V = [1 | x | relu(Wx) | x_i x_j]·v,        A = u ⊗ (1, x)·w + u_i u_j·q,        x the standardised, clipped state.
 
-Each pair (γ, λ) of `reach` gives one system of LSTD(λ) (Boyan 2002), solved with each of the value ridges. Short and long
-reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number of random
-features grows with the number of steps. Rewards are clipped to a few times their usual spread, so that one runaway episode
-does not outweigh all others; steps far from the centre's actions count less, as a quadratic fits them worse.
+Each pair (γ, λ) of `reach` gives one system of LSTD(λ) (Boyan 2002), solved with each of the value ridges. Short and
+long reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number
+of random features grows with the number of steps. Rewards are clipped to a few times their usual spread, so that one
+runaway episode does not outweigh all others; steps far from the centre's actions count less, as a quadratic fits them
+worse.
 
 Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 """
@@ -38,6 +39,8 @@ SPREAD_FLOOR = 1e-3
 MOST_SQUARES = 14
 """Products of states are used up to so many observations."""
 STEPS_PER_FEATURE, FEWEST_FEATURES = 12, 8
+CONSTANT_RIDGE = 1e-6
+"""The value's constant is as good as free: a constant reward must not turn up in the slopes."""
 TRACE_BLOCK = 64
 """Rows of one product with the decay matrix that makes eligibility traces."""
 TRIM, STILL = 0.02, 1e-6
@@ -52,10 +55,12 @@ class EpisodicLstd(CriticsPart):
 
     episodes: int = setting(24, "newest episodes that are learned from", common=True)
     gammas: tuple[float, ...] = setting((0.95, 0.99), "discounts γ of the members")
-    traces: tuple[float, ...] = setting((0.5, 0.95), "λ of the eligibility traces of the members")
-    value_ridges: tuple[float, ...] = setting((0.01, 1.0), "ridge strengths of the state's value")
-    slope_ridge: float = setting(0.01, "ridge strength of the advantage's slopes")
-    quadratic_ridge: float = setting(0.1, "ridge strength of the advantage's quadratic terms")
+    traces: tuple[float, ...] = setting((0.0, 0.9), "λ of the eligibility traces of the members")
+    value_ridges: tuple[float, ...] = setting(
+        (3.0, 300.0), "ridge strengths of the state's value, in steps' worth of data: weaker the more steps there are"
+    )
+    slope_ridge: float = setting(0.1, "ridge strength of the advantage's slopes")
+    quadratic_ridge: float = setting(1.0, "ridge strength of the advantage's quadratic terms")
     features: int = setting(128, "random features of the state's value, at most")
     off_policy_scale: float = setting(0.3, "departure, in halves of the range, at which a step counts half")
     rows: int = setting(8000, "steps that are used, at most; more are thinned out evenly")
@@ -208,7 +213,8 @@ class EpisodicCritics(Critics):
         spread = np.maximum(np.sqrt(np.mean(np.square(departures), axis=0)), SPREAD_FLOOR)
         episodes = self._episodes(data, departures, spread, np.clip(rewards, low, high) / unit, rng)
         systems, targets, squares = self._sums(episodes)
-        return self._solve(systems, targets, squares, spread, unit, episodes[0].value.shape[1])
+        rows = sum(len(part.kept) for part in episodes)
+        return self._solve(systems, targets, squares, spread, unit, episodes[0].value.shape[1], rows)
 
     def _episodes(
         self, data: Transitions, departures: Array, spread: Array, rewards: Array, rng: np.random.Generator
@@ -255,7 +261,7 @@ class EpisodicCritics(Critics):
         return systems, targets, squares
 
     def _solve(
-        self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int
+        self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int, rows: int
     ) -> list[int]:
         """Solve every member; return those without a usable solution, whose weights are then zero."""
         config, spec = self.config, self.space.spec
@@ -268,7 +274,8 @@ class EpisodicCritics(Critics):
         solutions, failed = np.zeros((self.members, len(squares))), []
         for member in range(self.members):
             pair, ridge = divmod(member, len(config.value_ridges))
-            penalty[:values] = config.value_ridges[ridge] * squares[:values].mean()
+            penalty[:values] = config.value_ridges[ridge] / rows * squares[:values].mean()
+            penalty[0] = CONSTANT_RIDGE * squares[0]
             matrix = systems[pair].copy()
             matrix.flat[:: len(matrix) + 1] += penalty + 1e-9
             try:
@@ -278,10 +285,10 @@ class EpisodicCritics(Critics):
             if not np.all(np.isfinite(solutions[member])):
                 failed.append(member)
                 solutions[member] = 0.0
-        memory, (rows, columns) = self.memory, self._pairs
+        memory, (first, second) = self.memory, self._pairs
         memory.value = solutions[:, :values] * unit
         memory.slopes = solutions[:, linear].reshape(self.members, a, p) * unit / spread[:, None]
-        memory.quadratic = solutions[:, linear.stop :] * unit / (spread[rows] * spread[columns])
+        memory.quadratic = solutions[:, linear.stop :] * unit / (spread[first] * spread[second])
         return failed
 
 

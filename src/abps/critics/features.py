@@ -1,7 +1,7 @@
 """Feature maps of the closed-form critics: random ReLU layers and quadratic forms.
 
-Shapes: m rows, i = s + a inputs, F features, g members that share the features. A feature map is fixed; only the weights
-w (F, g) on top of it are learned, so that Q = φ(x)·w is linear in what is fitted.
+Shapes: m rows, i = s + a inputs, F features, g members that share the features. A feature map is fixed; only the
+weights w (F, g) on top of it are learned, so that Q = φ(x)·w is linear in what is fitted.
 """
 
 from typing import Any, NamedTuple, Protocol

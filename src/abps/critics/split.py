@@ -1,10 +1,12 @@
 """Split critics: Q(s, a) = V(s) + A(s, a), the advantage a quadratic in the departure from the centre's action.
 
-Only the slope of Q in the action at a = π_θ(s) enters the gradient of J (Silver et al. 2014), so the advantage needs no more than that slope as a function of the
-state: A = Σ_j u_j·(b_j + w_j·s) + Σ_ij c_ij u_i u_j with u = (a − π_θ(s)) / half / spread. The products change no slope at the centre's action; they take up how the
-advantage bends, which would otherwise be taken for slope wherever the data lie to one side of it. The value gets random ReLU features of the state alone. At
-(s', π_θ(s')) the advantage's features vanish, which makes the least-squares system well behaved. All three parts have their own ridge. Random features of (s, a) together give gradients that
-differ wildly from draw to draw; these hardly vary (benchmarks/critics/RESULTS.md).
+Only the slope of Q in the action at a = π_θ(s) enters the gradient of J (Silver et al. 2014), so the advantage needs no
+more than that slope as a function of the state: A = Σ_j u_j·(b_j + w_j·s) + Σ_ij c_ij u_i u_j with u = (a − π_θ(s)) /
+half / spread. The products change no slope at the centre's action; they take up how the advantage bends, which would
+otherwise be taken for slope wherever the data lie to one side of it. The value gets random ReLU features of the state
+alone. At (s', π_θ(s')) the advantage's features vanish, which makes the least-squares system well behaved. All three
+parts have their own ridge. Random features of (s, a) together give gradients that differ wildly from draw to draw;
+these hardly vary (benchmarks/critics/RESULTS.md).
 
 Shapes: m rows, s observation size, a action size, F random features, g members.
 """
@@ -25,7 +27,8 @@ from abps.tasks.spec import TaskSpec
 __all__ = ["SplitFeatures", "SplitInputs"]
 
 SPREAD_FLOOR = 1e-3
-"""Smallest spread of u: where the data hardly leave the centre's actions, differences are not blown up without bound."""
+"""Smallest spread of u: where the data hardly leave the centre's actions, differences are not blown up without bound.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
 """Replay: a ring of the newest transitions, the data that critics learn from (paper Algorithm 1).
 
-Shapes: c capacity, n transitions asked for, s observation size, a action size. Everything is float32; rewards are stored
-as the environment gave them and scaled by whoever uses them. The arrays are reserved at once but their memory is handed
-out by the operating system page by page when first written, so a small run stays small and nothing is ever copied to grow.
+Shapes: c capacity, n transitions asked for, s observation size, a action size. Everything is float32; rewards are
+stored as the environment gave them and scaled by whoever uses them. The arrays are reserved at once but their memory is
+handed out by the operating system page by page when first written, so a small run stays small and nothing is ever
+copied to grow.
 """
 
 from collections.abc import Sequence
@@ -99,10 +100,12 @@ class Replay:
         return Transitions._make(self._stretch(part, count) for part in self._ring)
 
     def beginnings(self, count: int, steps: int, among: int | None = None) -> Transitions:
-        """Return the first `steps` transitions (`count` at most) of each of the newest episodes, as many as make no more than `count` in all, oldest first.
+        """Return the first `steps` transitions (`count` at most) of each of the newest episodes, as many as make no
+        more than `count` in all, oldest first.
 
-        `last` is true where an episode is cut off, too; nothing else tells such an end from a time limit's. Only the newest `among` transitions are
-        looked at, by default all. An episode whose own beginning is forgotten begins where memory does.
+        `last` is true where an episode is cut off, too; nothing else tells such an end from a time limit's. Only the
+        newest `among` transitions are looked at, by default all. An episode whose own beginning is forgotten begins
+        where memory does.
         """
         span = len(self) if among is None else min(int(among), len(self))
         ends = np.flatnonzero(self._stretch(self._ring.last, span)) + 1

@@ -55,8 +55,8 @@ class Visits:
 def systematic_sample(weights: Array, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Array]:
     """Choose `size` of n items such that weighted sums stay unbiased: returns their places, in order, and new weights.
 
-    Items heavier than an equal share are all kept with their own weight; from the others, one draw places a regular comb
-    over their cumulated weight, so that the sample is spread over the episode as evenly as possible.
+    Items heavier than an equal share are all kept with their own weight; from the others, one draw places a regular
+    comb over their cumulated weight, so that the sample is spread over the episode as evenly as possible.
     """
     order = np.argsort(-weights, kind="stable")
     descending = weights[order]

@@ -1,8 +1,8 @@
 """How an ensemble of critics becomes one mean function (paper Section 4.2, Eq. (weighting)).
 
-Shapes: n points, d parameters, k critics. Every critic gives one feature: its expected advantage of a point over the centre.
-Fixed weights come from the validation scores R̃²; with `Marginal` the weights are integrated out, and the marginal likelihood
-decides how much the critics are believed.
+Shapes: n points, d parameters, k critics. Every critic gives one feature: its expected advantage of a point over the
+centre. Fixed weights come from the validation scores R̃²; with `Marginal` the weights are integrated out, and the
+marginal likelihood decides how much the critics are believed.
 """
 
 from abc import ABC, abstractmethod

@@ -1,8 +1,9 @@
 """The prior of the fast ABS: a slope along the direction in which an ensemble of critics expects J to rise.
 
-Every critic's gradient of the advantage mean (the deterministic policy gradient on recent states) is taken in the chart, where
-it is the natural gradient, and divided by its length: members of unlike reach have unlike units, and what they agree on
-counts. Their mean is the direction v, its length between 0 and 1 their agreement. The prior of J in the chart is then
+Every critic's gradient of the advantage mean (the deterministic policy gradient on recent states) is taken in the
+chart, where it is the natural gradient, and divided by its length: members of unlike reach have unlike units, and what
+they agree on counts. Their mean is the direction v, its length between 0 and 1 their agreement. The prior of J in the
+chart is then
 
     J(z) = constant + β·(v·z),    β ~ N(β₀, (share·β₀)²),    β₀ from the critics' own size, times their agreement,
 

@@ -71,8 +71,8 @@ class Identity(Chart):
 class ActionMetric(Chart):
     """Lengths are changes of the actions, in halves of their ranges.
 
-    The ridge is the same metric of the untrained policy over states whose coordinates are shuffled against each other: in
-    units of action like the metric itself, whatever the sensors' scales and offsets are, and it bounds weights of
+    The ridge is the same metric of the untrained policy over states whose coordinates are shuffled against each other:
+    in units of action like the metric itself, whatever the sensors' scales and offsets are, and it bounds weights of
     directions that the visited states do not show, or in which the actions are saturated.
     """
 

@@ -3,18 +3,19 @@
 Shapes: n points, d parameters, l lengthscales (d, or one for all), k features; the optimiser's vector is
 (log ℓ (l), log σ_f, log σ_n[, log σ_β]).
 
-The bounds follow the data: σ_f within a factor of the residuals' standard deviation, σ_n within a factor of the spread of
-the centre's repeated returns, ℓ within the settings. A constant mean, where the prior has one, is maximised in closed form
-inside the likelihood (and clipped to its bound; the gradient stays right, because at the maximum the derivative in the mean
-is zero or points out of the bounds). The gradient in all d lengthscales costs two n×n×d matrix products:
+The bounds follow the data: σ_f within a factor of the residuals' standard deviation, σ_n within a factor of the spread
+of the centre's repeated returns, ℓ within the settings. A constant mean, where the prior has one, is maximised in
+closed form inside the likelihood (and clipped to its bound; the gradient stays right, because at the maximum the
+derivative in the mean is zero or points out of the bounds). The gradient in all d lengthscales costs two n×n×d matrix
+products:
 
     Σ_jk A_jk (x_ji − x_ki)² = 2 (Σ_j x_ji² Σ_k A_jk − x_iᵀ A x_i).
 
-Many starts are compared by likelihood and the best set out together (`lbfgs`); at regular checks those that cannot catch up
-give up, and so does a start that is about to reach the optimum of a better one. The previous optimum is always among those
-that set out. Optima differ in which lengthscales are long, that is in which parameters matter, and the best is often near a
-good one: so the search goes on with new starts around the best so far (`_neighbour`), until it only finds optima it knows.
-The winner is polished.
+Many starts are compared by likelihood and the best set out together (`lbfgs`); at regular checks those that cannot
+catch up give up, and so does a start that is about to reach the optimum of a better one. The previous optimum is always
+among those that set out. Optima differ in which lengthscales are long, that is in which parameters matter, and the best
+is often near a good one: so the search goes on with new starts around the best so far (`_neighbour`), until it only
+finds optima it knows. The winner is polished.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,17 @@ from abps.model.lbfgs import Descent, minimise_starts
 from abps.model.linalg import cholesky, squared_distances
 from abps.model.posterior import SQUARED_EXPONENTIAL
 
-__all__ = ["SHARED", "THOROUGH", "WARM", "Bounds", "Effort", "Fit", "MarginalLikelihood", "OwnLengthscales", "SharedLengthscale"]
+__all__ = [
+    "SHARED",
+    "THOROUGH",
+    "WARM",
+    "Bounds",
+    "Effort",
+    "Fit",
+    "MarginalLikelihood",
+    "OwnLengthscales",
+    "SharedLengthscale",
+]
 __all__ += ["fit", "noise_estimate"]
 
 _ROUNDING = 1e-10
@@ -50,7 +61,8 @@ _PAIRS = 20
 
 
 _MERGE = 0.2
-"""Starts closer than this fraction of the bounds' width in every parameter are taken to be on the way to the same optimum."""
+"""Starts closer than this fraction of the bounds' width in every parameter are taken to be on the way to the same
+optimum."""
 
 
 _LONG = 0.98
@@ -197,7 +209,7 @@ class SharedLengthscale:
 
 
 class MarginalLikelihood:
-    """Log marginal likelihood of one window as a function of (log ℓ, log σ_f, log σ_n[, log σ_β]), with its gradient."""
+    """Log marginal likelihood of a window as a function of (log ℓ, log σ_f, log σ_n[, log σ_β]), with its gradient."""
 
     def __init__(
         self,
@@ -410,10 +422,12 @@ def _starts(
     rng: np.random.Generator,
     previous: Hyper | None,
 ) -> tuple[Array, list[str]]:
-    """Starts (m, size) and their names: warm, the centre of the bounds, then in turn equal, nearly equal and mostly long lengthscales.
+    """Starts (m, size) and their names: warm, the centre of the bounds, then in turn equal, nearly equal and mostly
+    long lengthscales.
 
-    A window has too few points for all lengthscales: at most optima many of them are long and the noise is small. Independent uniform
-    lengthscales, often too short for any two points to be correlated, find the best optimum about half as often (docs/gp.md).
+    A window has too few points for all lengthscales: at most optima many of them are long and the noise is small.
+    Independent uniform lengthscales, often too short for any two points to be correlated, find the best optimum about
+    half as often (docs/gp.md).
     """
     rows, names = [0.5 * (lower + upper)], ["centre"]
     if previous is not None and len(previous.lengthscales) == likelihood.lengthscales.d:
@@ -489,7 +503,8 @@ def _explore(
 def _neighbour(optimum: Array, d: int, lower: Array, upper: Array, rng: np.random.Generator, *, swap: bool) -> Array:
     """A start from which another optimum near `optimum` may be reached.
 
-    Either all lengthscales are moved at random, or most of those that are not long (the parameters that matter) become long and as many others short.
+    Either all lengthscales are moved at random, or most of those that are not long (the parameters that matter) become
+    long and as many others short.
     """
     width = upper - lower
     position = (optimum - lower) / np.where(width > 0.0, width, 1.0)
@@ -530,7 +545,7 @@ def _descend(
 
 
 def _losses(likelihood: MarginalLikelihood, parameters: Array) -> tuple[Array, Array]:
-    """Negative likelihood (m,) and its gradient (m, size) of every row; NaN where the Gram matrix cannot be factored."""
+    """Negative likelihood (m,) and its gradient (m, size) of every row; NaN where the Gram matrix has no factor."""
     losses, gradients = np.empty(len(parameters)), np.empty(parameters.shape)
     for row, vector in enumerate(parameters):
         try:

@@ -1,11 +1,12 @@
-"""Kernels: radial profiles κ of the whitened squared distance, and what the posterior needs of them (paper Section 5.1).
+"""Kernels: radial profiles κ of the whitened squared distance, and what the posterior needs of them (paper Section
+5.1).
 
-k(x, x') = σ_f² κ(Σ_i ((x_i − x'_i) / L_i)²), with *effective* lengthscales L_i = ℓ_i·√d (or ℓ_i when the scaling is off).
-The √d keeps the typical correlation of two points of a cloud independent of the number of parameters d. Profiles are
-normalised to κ(0) = 1 and κ'(0) = −½: whatever the kernel, the prior covariance of ∇J is diag(σ_f²/L_i²).
+k(x, x') = σ_f² κ(Σ_i ((x_i − x'_i) / L_i)²), with *effective* lengthscales L_i = ℓ_i·√d (or ℓ_i when the scaling is
+off). The √d keeps the typical correlation of two points of a cloud independent of the number of parameters d. Profiles
+are normalised to κ(0) = 1 and κ'(0) = −½: whatever the kernel, the prior covariance of ∇J is diag(σ_f²/L_i²).
 
-Shapes: n points, m candidates, d parameters. Inside the engine everything is *whitened*: points become t = (x − θ)/L, values
-are divided by σ_f, so that ∇J(θ) has prior covariance I. With u = |t|² and the weight w(u) = −2κ'(u),
+Shapes: n points, m candidates, d parameters. Inside the engine everything is *whitened*: points become t = (x − θ)/L,
+values are divided by σ_f, so that ∇J(θ) has prior covariance I. With u = |t|² and the weight w(u) = −2κ'(u),
 
     cov(J(θ), J(t)) = κ(u),    cov(∇J(θ), J(t)) = w(u)·t,
     remainder C(t, t') = κ(|t − t'|²) − κ(u)κ(u') − w(u)w(u')·t·t',

@@ -1,13 +1,15 @@
 """Projected L-BFGS for many starts at once: one vectorised evaluation advances every start by one trial step.
 
-Shapes: m starts (lanes), d coordinates, h stored pairs. An optimiser of one start at a time spends more on its own bookkeeping than the engine spends on a
-criterion, and the engine's cost per candidate falls when it is given many; hence the lanes, which share nothing but the calls.
+Shapes: m starts (lanes), d coordinates, h stored pairs. An optimiser of one start at a time spends more on its own
+bookkeeping than the engine spends on a criterion, and the engine's cost per candidate falls when it is given many;
+hence the lanes, which share nothing but the calls.
 
-Every lane minimises within true bounds by the two-metric projection: coordinates at a bound whose gradient points out of the box are held, the quasi-Newton
-direction is computed in the others from the pairs restricted to them (in the compact form, so that one batched solve replaces the two loops), and the
-step is projected onto the box and shortened until the value falls enough (Armijo along the projected path). A pair without positive curvature among
-the free coordinates is left out. A lane ends when its projected gradient or its progress is small; a lane whose value or gradient is not finite where
-it starts is bad, while a trial step to such a place is only shortened.
+Every lane minimises within true bounds by the two-metric projection: coordinates at a bound whose gradient points out
+of the box are held, the quasi-Newton direction is computed in the others from the pairs restricted to them (in the
+compact form, so that one batched solve replaces the two loops), and the step is projected onto the box and shortened
+until the value falls enough (Armijo along the projected path). A pair without positive curvature among the free
+coordinates is left out. A lane ends when its projected gradient or its progress is small; a lane whose value or
+gradient is not finite where it starts is bad, while a trial step to such a place is only shortened.
 """
 
 from collections.abc import Callable
@@ -55,7 +57,8 @@ class _Lanes:
         self.before = loss.copy()
         """Loss at the end of the last leg."""
         self.memory = np.zeros((m, 2 * pairs, d))
-        """Steps, then changes of the gradient; zeros where there is no pair yet. A new pair replaces the oldest in its slot."""
+        """Steps, then changes of the gradient; zeros where there is no pair yet. A new pair replaces the oldest in its
+        slot."""
         self.born = np.zeros((m, pairs), dtype=int)
         """In which iteration a slot was filled."""
         self.length = np.ones(m)
@@ -79,8 +82,9 @@ class _Lanes:
     def direction(self, free: Array) -> Array:
         """−H·g restricted to the free coordinates, (m, d); `free` is 1.0 there and 0.0 elsewhere.
 
-        Compact form of the inverse (Byrd, Nocedal and Schnabel, 1994): with R the part of SᵀY in which the step is not younger than the change, D its
-        diagonal, H = γI + S R⁻ᵀ(D + γYᵀY)R⁻¹Sᵀ − γ(S R⁻ᵀYᵀ + Y R⁻¹Sᵀ). A pair without positive curvature has its row and column of R replaced by those of I.
+        Compact form of the inverse (Byrd, Nocedal and Schnabel, 1994): with R the part of SᵀY in which the step is not
+        younger than the change, D its diagonal, H = γI + S R⁻ᵀ(D + γYᵀY)R⁻¹Sᵀ − γ(S R⁻ᵀYᵀ + Y R⁻¹Sᵀ). A pair without
+        positive curvature has its row and column of R replaced by those of I.
         """
         slope, pairs = self.gradient * free, self.born.shape[1]
         diagonal = np.arange(pairs)
@@ -139,8 +143,10 @@ def minimise_starts(
         flatness: a lane ends when no coordinate of its projected gradient is larger.
         pairs: steps and gradient changes that are remembered.
         check_every: after every so many rounds a lane may give up, for one of the two reasons below; 0: none does.
-        catch_up_legs: it does when so many more legs that lower its loss as the last one did would not reach the lowest.
-        merge: it does when it is closer than this to a better one (largest coordinate, as a fraction of the box): both are on the way to one minimum.
+        catch_up_legs: it does when so many more legs that lower its loss as the last one did would not reach the
+            lowest.
+        merge: it does when it is closer than this to a better one (largest coordinate, as a fraction of the box): both
+            are on the way to one minimum.
         known: points (k, d) and losses (k,) of minima that are known already, with which the lanes compete.
     """
     points = np.clip(starts, lower, upper)

@@ -1,13 +1,14 @@
 """Small dense linear algebra with one numerics policy: this is the only place where jitter is ever added.
 
-Everything here is float64, for matrices of at most a few hundred rows, where the overhead of a wrapper counts as much as
-the arithmetic: LAPACK is called directly. Shapes: n rows of a covariance matrix, m right-hand sides.
+Everything here is float64, for matrices of at most a few hundred rows, where the overhead of a wrapper counts as much
+as the arithmetic: LAPACK is called directly. Shapes: n rows of a covariance matrix, m right-hand sides.
 
-**Jitter.** A covariance matrix A with noise on its diagonal is factored as it is. Only when the factorisation breaks down (a pivot is negative
-or has no digit left) is jitter τ·I added, starting at a few rounding errors of A and growing tenfold, and it is *reported* with the factor.
-Because A ≼ A + τI ≼ (1 + τ/λ)A, where λ is the smallest eigenvalue of A, every quadratic form vᵀA⁻¹v (hence every posterior
-mean coefficient and variance reduction) changes by a factor within [1/(1 + τ/λ), 1]. With noise ν on the diagonal λ ≥ ν, so the
-relative change is at most τ/ν; docs/gp.md derives it. Jitter beyond `MAX_RELATIVE_JITTER` is an error, not a repair.
+**Jitter.** A covariance matrix A with noise on its diagonal is factored as it is. Only when the factorisation breaks
+down (a pivot is negative or has no digit left) is jitter τ·I added, starting at a few rounding errors of A and growing
+tenfold, and it is *reported* with the factor. Because A ≼ A + τI ≼ (1 + τ/λ)A, where λ is the smallest eigenvalue of A,
+every quadratic form vᵀA⁻¹v (hence every posterior mean coefficient and variance reduction) changes by a factor within
+[1/(1 + τ/λ), 1]. With noise ν on the diagonal λ ≥ ν, so the relative change is at most τ/ν; docs/gp.md derives it.
+Jitter beyond `MAX_RELATIVE_JITTER` is an error, not a repair.
 """
 
 from typing import NamedTuple
@@ -89,7 +90,8 @@ def cholesky(matrix: Array) -> Factor:
         jitter *= 10.0
     spectrum = np.linalg.eigvalsh(matrix)
     raise NumericsError(
-        f"a covariance matrix of {len(matrix)} points cannot be factored: eigenvalues from {spectrum[0]:.3g} to {spectrum[-1]:.3g}, "
+        f"a covariance matrix of {len(matrix)} points cannot be factored: eigenvalues from {spectrum[0]:.3g} to "
+        f"{spectrum[-1]:.3g}, "
         f"jitter tried up to {jitter / 10.0:.3g}; raise the noise σ_n or drop repeated points"
     )
 

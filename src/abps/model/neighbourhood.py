@@ -36,7 +36,8 @@ class Neighbourhood:
     recent: int | None = None
     """How many of the newest points give the states of the chart; None: all."""
     clip_returns: bool = False
-    """Whether returns far outside the usual range are clipped to it, so that one runaway does not outweigh all others."""
+    """Whether returns far outside the usual range are clipped to it, so that one runaway does not outweigh all others.
+    """
     remap: bool = False
     """Whether points run under another normaliser are re-mapped into the current one's coordinates."""
 

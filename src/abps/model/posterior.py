@@ -2,20 +2,24 @@
 
 Shapes: n points, d parameters, k features, r ≤ min(d, n + k) directions the data speak about.
 
-**Route** (docs/gp.md derives it). In whitened coordinates t = (x − θ)/L and values divided by σ_f, the gradient γ at θ has prior N(0, I), and
+**Route** (docs/gp.md derives it). In whitened coordinates t = (x − θ)/L and values divided by σ_f, the gradient γ at θ
+has prior N(0, I), and
 
     y | J(θ), γ  ~  N( e·J(θ) + Ḡᵀγ,  C ),     e_j = exp(−½|t_j|²),  Ḡ = cov(γ, y),  C = remainder kernel + noise.
 
-C is built directly, by a formula without cancellation (`kernel.remainder`), never as a difference of Gram matrices, and one Cholesky of C is
-the only factorisation. Adding J(θ)'s prior variance back is the rank-one S = C + eeᵀ, so that by Bayes' rule the posterior precision of γ is
+C is built directly, by a formula without cancellation (`kernel.remainder`), never as a difference of Gram matrices, and
+one Cholesky of C is the only factorisation. Adding J(θ)'s prior variance back is the rank-one S = C + eeᵀ, so that by
+Bayes' rule the posterior precision of γ is
 
     P = Σ⁻¹ = I + Ḡ S⁻¹ Ḡᵀ = I + W Wᵀ,        P μ = Ḡ S⁻¹ y.
 
-A singular value decomposition W = U s Vᵀ in the r-dimensional span of the data then gives P = I + U s² Uᵀ and Σ = I − U s²/(1+s²) Uᵀ:
-sums of non-negative terms both, so Σ, Σ⁻¹, their quadratic forms and square roots are all accurate and cost O(rd).
+A singular value decomposition W = U s Vᵀ in the r-dimensional span of the data then gives P = I + U s² Uᵀ and Σ = I − U
+s²/(1+s²) Uᵀ: sums of non-negative terms both, so Σ, Σ⁻¹, their quadratic forms and square roots are all accurate and
+cost O(rd).
 
-**Linear features** (aggregation `evidence`): J(x) = SE part + φ(x)·β with φ(θ) = 0, ∂φ/∂θ = B and β ~ N(β₀, σ_β² I) integrated out. The prior covariance of
-the whitened gradient becomes H² = I + B̄B̄ᵀ; γ is whitened by H as well, and C gains the positive term R Rᵀ. Without features H = I.
+**Linear features** (aggregation `evidence`): J(x) = SE part + φ(x)·β with φ(θ) = 0, ∂φ/∂θ = B and β ~ N(β₀, σ_β² I)
+integrated out. The prior covariance of the whitened gradient becomes H² = I + B̄B̄ᵀ; γ is whitened by H as well, and C
+gains the positive term R Rᵀ. Without features H = I.
 """
 
 from functools import cached_property
@@ -36,7 +40,7 @@ SQUARED_EXPONENTIAL = SquaredExponential()
 
 
 class Features(NamedTuple):
-    """Linear features of the prior: the critics' advantages at the points and their gradient at θ, where they vanish."""
+    """Linear features of the prior: critics' advantages at the points and their gradient at θ, where they vanish."""
 
     values: Array
     """Φ (n, k): φ at the n points."""
@@ -116,7 +120,7 @@ def condition(
 
 
 class GradientPosterior:
-    """The posterior of J and of ∇J(θ); made by `condition`. Vectors may be given as (d,) or, many at once, as (m, d)."""
+    """The posterior of J and of ∇J(θ); made by `condition`. Vectors are given as (d,) or, many at once, as (m, d)."""
 
     def __init__(
         self,

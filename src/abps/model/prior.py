@@ -1,8 +1,8 @@
 """Prior means of J: a fitted constant (MPD, GIBO), or Ĵ(θ) plus what critics expect (ABS; paper Sections 3.2 and 4).
 
-A prior is a part; `start` makes its *learner*, which takes in episodes and gives the mean function at a neighbourhood. At a
-new centre the advantage learner resets the worst critic and learns Q of π_θ; after every probe it learns on, scores and
-weighs the critics (Algorithm 1). Shapes: n points, d parameters, k critics.
+A prior is a part; `start` makes its *learner*, which takes in episodes and gives the mean function at a neighbourhood.
+At a new centre the advantage learner resets the worst critic and learns Q of π_θ; after every probe it learns on,
+scores and weighs the critics (Algorithm 1). Shapes: n points, d parameters, k critics.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,5 @@
-"""Deterministic policies: classes of them (`base`, `linear`), one of them (`policy`), and what they see (`observations`)."""
+"""Deterministic policies: classes of them (`base`, `linear`), one of them (`policy`), and what they see
+(`observations`)."""
 
 from abps.policies.base import PolicyClass as PolicyClass
 from abps.policies.policy import Policy as Policy

@@ -1,7 +1,8 @@
 """The contract of a policy class: how d parameters become a deterministic map from observations to actions.
 
-Shapes: d parameters, n policies, m states, s observation size, a action size. A policy class sees *inputs*: observations
-after the normaliser. It is a frozen dataclass of its own settings; sizes and action bounds come with the task's spec.
+Shapes: d parameters, n policies, m states, s observation size, a action size. A policy class sees *inputs*:
+observations after the normaliser. It is a frozen dataclass of its own settings; sizes and action bounds come with the
+task's spec.
 """
 
 from abc import ABC, abstractmethod
@@ -40,7 +41,8 @@ class PolicyClass(Part, ABC):
     def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
         """F = Σ_m w_m (∂π/∂parameters)ᵀ diag(1/half²) (∂π/∂parameters) / a, as b diagonal blocks (b, d/b, d/b).
 
-        `weights` (m,) add up to one; half is half the range of each action. A class without structure returns one block.
+        `weights` (m,) add up to one; half is half the range of each action. A class without structure returns one
+        block.
         """
 
     @abstractmethod

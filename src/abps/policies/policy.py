@@ -1,7 +1,7 @@
 """One deterministic policy, the space it comes from, and its file.
 
-Shapes: d parameters, n policies, m states, s observation size, a action size. A policy file is an `.npz` of plain arrays;
-docs/hardware.md shows how to act on it with numpy alone.
+Shapes: d parameters, n policies, m states, s observation size, a action size. A policy file is an `.npz` of plain
+arrays; docs/hardware.md shows how to act on it with numpy alone.
 """
 
 import json
@@ -75,8 +75,9 @@ class PolicySpace:
     def remapped(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
         """Parameters that mean under `new` what `parameters` meant under `old`.
 
-        Uses the arrays `weights` and `bias` of `to_arrays`: exact where the mean stays, or where there is a `bias`. A sensor that had not moved has no scale to keep:
-        its weight would grow by a factor of up to std / STD_FLOOR, for ever.
+        Uses the arrays `weights` and `bias` of `to_arrays`: exact where the mean stays, or where there is a `bias`. A
+        sensor that had not moved has no scale to keep: its weight would grow by a factor of up to std / STD_FLOOR, for
+        ever.
         """
         arrays = self.policy_class.to_arrays(self.spec, parameters)
         if "weights" not in arrays:

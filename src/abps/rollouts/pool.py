@@ -60,7 +60,7 @@ def make_pool(task: Any, workers: int = 1, timeout: float = 0.0) -> Pool:
 
 
 class _Env:
-    """An environment that is made when it is needed, and made anew after a failure: a broken one is not trusted again."""
+    """An environment that is made when it is needed, and made anew after a failure: a broken one is not used again."""
 
     def __init__(self, make_env: Callable[[], Any], owns: bool = True) -> None:
         self._make_env, self._owns = make_env, owns
@@ -206,7 +206,7 @@ class _Workers:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back while a worker starts: it would inherit the signal before it can say that the parent handles it."""
+    """Hold Ctrl-C back while a worker starts: it would inherit the signal before it can ignore it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

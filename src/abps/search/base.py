@@ -1,7 +1,8 @@
 """The contract every search obeys: ask for a query, tell its outcomes, until there is a reason to stop.
 
-A search turns told trajectories into the next policies to try. It never touches an environment or a file. It works in *stages*: `_propose` plans a stage (one or several queries that can run side by side), `_learn` takes
-it in once every query of the stage is answered, in whatever order the answers came. An outer iteration is one or several stages.
+A search turns told trajectories into the next policies to try. It never touches an environment or a file. It works in
+*stages*: `_propose` plans a stage (one or several queries that can run side by side), `_learn` takes it in once every
+query of the stage is answered, in whatever order the answers came. An outer iteration is one or several stages.
 
 Shapes: d parameters.
 """

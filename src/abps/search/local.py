@@ -1,8 +1,9 @@
-"""Local search with a model: a centre, probes around it, a Gaussian process over a window of points (paper Algorithm 2).
+"""Local search with a model: a centre, probes around it, a Gaussian process over a window of points (paper Algorithm
+2).
 
 One outer iteration: run the centre; run probes, each where it tells most about ∇J(θ); move the centre. After every told
-stage the prior learns and the hyper-parameters are fitted (Algorithm 1). What these words mean is chosen by parts: MPD, GIBO,
-ABS and the ablation `ddpgn` are different choices (`recipes.py`).
+stage the prior learns and the hyper-parameters are fitted (Algorithm 1). What these words mean is chosen by parts: MPD,
+GIBO, ABS and the ablation `ddpgn` are different choices (`recipes.py`).
 
     trajectories ─► window, replay ─► Neighbourhood ─► prior ─► GP.fit ─► Model ─► probing | step
 
@@ -43,7 +44,8 @@ __all__ = ["LocalMemory", "LocalSearch", "LocalSearchConfig", "automatic_scale"]
 
 
 UNSETTLED_MOVES = 4
-"""How often a step rule may be asked in one outer iteration: all but the last time it may change to an earlier policy."""
+"""How often a step rule may be asked in one outer iteration: all but the last time it may change to an earlier policy.
+"""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         )
         self.cache = LocalCache()
 
-    # ---- planning -----------------------------------------------------------------------------------------------------
+    # ---- planning ----------------------------------------------------------------------------------------------------
 
     def _propose(self) -> list[Proposal]:
         stage, proposals, ahead = self._stage(), [], self.memory.ahead
@@ -206,7 +208,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             Situation(self.iteration, memory.stage, memory.probes, len(memory.window), self.spec.horizon)
         )
 
-    # ---- learning -----------------------------------------------------------------------------------------------------
+    # ---- learning ----------------------------------------------------------------------------------------------------
 
     def _learn(self, stage: list[Answer]) -> Metrics | None:
         memory, name, new_centre = self.memory, self._stage().name, not self.memory.stage
@@ -266,7 +268,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             progress.centre = 0.5 * (self.centre + memory.previous)
         return {"retreat": "failed"}
 
-    # ---- the model ----------------------------------------------------------------------------------------------------
+    # ---- the model ---------------------------------------------------------------------------------------------------
 
     def neighbourhood(self) -> Neighbourhood:
         """The centre and the window's points as the process sees them."""
@@ -306,7 +308,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             self.cache.model = self.config.gp.model(near, self.prior.mean(near), self.memory.hyper)
         return self.cache.model
 
-    # ---- the move -----------------------------------------------------------------------------------------------------
+    # ---- the move ----------------------------------------------------------------------------------------------------
 
     def _move(self) -> Metrics:
         """Move the centre, and end the outer iteration."""

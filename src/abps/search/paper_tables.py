@@ -33,7 +33,8 @@ class PaperRow:
 ROWS: dict[str, PaperRow] = {
     "pendulum": PaperRow(
         0.02, (2, 6, 21), 0.005, (0.0025, 0.05), (0.0025, 0.05),
-        # The original has no row for it: the ABS paper's, times the action bound of 3 that its tanh policy multiplies by.
+        # The original has no row for it: the ABS paper's, times the action bound of 3 that its tanh policy multiplies
+        # by.
         (0.06, 0.06, 3, 2), 0.0, (0.02, 0.02, 3, 2), widening=2.0,
     ),
     "swimmer": PaperRow(
@@ -64,5 +65,5 @@ ROWS: dict[str, PaperRow] = {
 
 
 def paper_row(task: str) -> PaperRow:
-    """The row of a task by any of its names; a task that the paper does not have gets a generic one, which is untuned."""
+    """The row of a task by any of its names; a task that the paper does not have gets a generic, untuned one."""
     return ROWS[paper_task(task)]

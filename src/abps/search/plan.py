@@ -64,7 +64,7 @@ class Plan(Part, ABC):
 
 @dataclass(frozen=True)
 class CentreThenProbes(Plan):
-    """The paper's: the centre N_c times, then N_acq probes one by one; in the first iteration N_max − 1 Gaussian ones."""
+    """The paper's: the centre N_c times, then N_acq probes one by one; in the first iteration N_max − 1 Gaussian."""
 
     centre_episodes: int = setting(3, "N_c: episodes of every new centre", common=True)
     probes: int = setting(16, "N_acq: probes of one outer iteration", common=True)
@@ -93,7 +93,9 @@ class PathsAroundCentre(Plan):
 
     first_paths: int = setting(6, "path episodes before the first step")
     paths: int = setting(1, "path episodes before every later step", common=True)
-    path_size: float = setting(0.1, "change of the actions along a path, in halves of their ranges", common=True)
+    path_size: float = setting(
+        0.12, "change of the actions at the knots of a path, in halves of their ranges", common=True
+    )
     path_steps: int = setting(20, "steps between two knots of a path, at most; a tenth of the horizon if that is less")
     window: int = setting(40, "newest points that the process keeps")
 
@@ -110,6 +112,11 @@ class PathsAroundCentre(Plan):
             return Stage("first", paths=self.first_paths, path_size=self.path_size, path_interval=interval)
         if not situation.stage:
             return Stage(
-                "paths", ahead=True, centre_episodes=1, paths=self.paths, path_size=self.path_size, path_interval=interval
+                "paths",
+                ahead=True,
+                centre_episodes=1,
+                paths=self.paths,
+                path_size=self.path_size,
+                path_interval=interval,
             )
         return None

@@ -1,7 +1,8 @@
 """The searches as recipes: which parts each of them is made of, for a task and a preset.
 
-`paper` follows the paper's tables. `cpu` is for ordinary computers: GIBO takes longer lengthscales, ARS is the original one
-(clipped linear policies, undiscounted returns less the survival bonus), and ABS is the one that learns fastest here.
+`paper` follows the paper's tables. `cpu` is for ordinary computers: GIBO takes longer lengthscales, ARS is the original
+one (clipped linear policies, undiscounted returns less the survival bonus), and ABS is the one that learns fastest
+here.
 """
 
 from abps.acquisition.expected_ascent import ExpectedAscent
@@ -31,8 +32,8 @@ __all__ = ["abs_recipe", "ars", "ddpgn", "gibo", "mpd"]
 
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in
-lengthscales. GIBO's step shrinks with a coordinate's lengthscale, so that a coordinate fitted at a very low one, as those
-that matter most are, would hardly move."""
+lengthscales. GIBO's step shrinks with a coordinate's lengthscale, so that a coordinate fitted at a very low one, as
+those that matter most are, would hardly move."""
 
 STATES = 256
 """Visited states kept per point by searches with critics."""

@@ -1,12 +1,14 @@
-"""The step of the fast ABS: along the critics' direction, with a length that follows the agreement of successive directions.
+"""The step of the fast ABS: along the critics' direction, with a length that follows the agreement of successive
+directions.
 
-The length grows while successive directions agree and shrinks when they turn (as CMA-ES adapts its step; the noise of single
-returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
+The length grows while successive directions agree and shrinks when they turn (as CMA-ES adapts its step; the noise of
+single returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
 
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
 - **retreat**: one of the last centres is very probably better than this one: go back there, with a shorter length.
 
-After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the chart.
+After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
+chart.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +42,7 @@ class AdaptiveMemory:
 class AdaptiveAscent(StepRule):
     """Along the prior mean's slope; length by agreement, jump and retreat by the posterior."""
 
-    first_length: float = setting(0.1, "length of the first step: change of the actions in halves of their ranges")
+    first_length: float = setting(0.2, "length of the first step: change of the actions in halves of their ranges")
     shortest: float = setting(0.01, "lower bound of the length")
     longest: float = setting(1.0, "upper bound of the length", common=True)
     rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
@@ -48,8 +50,8 @@ class AdaptiveAscent(StepRule):
     doubt: float = setting(0.9, "go back when an earlier centre is better with more than this probability")
     shrink: float = setting(0.5, "factor of the length when going back")
     candidates: int = setting(12, "newest policies among which the best is looked for")
-    jump: float = setting(3.0, "a probe looks ahead at so many times the last step; 0: none")
-    jump_probability: float = setting(0.6, "the probe ahead becomes the centre when it is better with this probability")
+    jump: float = setting(2.5, "a probe looks ahead at so many times the last step; 0: none")
+    jump_probability: float = setting(0.5, "the probe ahead becomes the centre when it is better with this probability")
 
     memory_type: ClassVar[type] = AdaptiveMemory
 

@@ -1,7 +1,7 @@
 """The contract of a step rule: from a fitted model to the next centre.
 
-A rule is a pure function of the model and of what it remembers; its memory is a dataclass that the search keeps and saves.
-All points are in the chart of the model's neighbourhood. Shapes: d parameters.
+A rule is a pure function of the model and of what it remembers; its memory is a dataclass that the search keeps and
+saves. All points are in the chart of the model's neighbourhood. Shapes: d parameters.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,5 @@
-"""The tasks known by a short name: the paper's six (its Table 1, and what FACTS adds), and defaults for every other task."""
+"""The tasks known by a short name: the paper's six (its Table 1, and what FACTS adds), and defaults for every other
+task."""
 
 from dataclasses import dataclass
 

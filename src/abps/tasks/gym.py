@@ -50,7 +50,8 @@ def make_task(source: "str | TaskConfig | gymnasium.Env[Any, Any]", **changes: A
     """Make and check a task.
 
     Args:
-        source: a short name, a Gymnasium id or `module:factory` (see `catalogue.task_config`), settings, or an environment
+        source: a short name, a Gymnasium id or `module:factory` (see `catalogue.task_config`), settings, or an
+            environment
             object.
         changes: settings to override, e.g. `gamma=1.0`.
 

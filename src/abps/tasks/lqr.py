@@ -6,9 +6,9 @@ estimate are known here exactly, from Lyapunov and Riccati equations.
     s' = A s + B a + w,  w ~ N(0, Ω),    r = −(sᵀ C s + aᵀ D a),    s₀ ~ N(mean, covariance),    a = W s.
 
 **Convention**: a policy is its gain W with a = + W s, so that W.reshape(-1) is the parameter vector of the library's
-`clipped-linear` policy class (control texts write a = −K s, W = −K). Symbols: F = A + B W the closed loop, P the cost-to-go
-matrix, S = Σ_t γᵗ E[s sᵀ] the visitation moments. Shapes: s state size, a action size, m points; A (s, s), B (s, a),
-W (a, s).
+`clipped-linear` policy class (control texts write a = −K s, W = −K). Symbols: F = A + B W the closed loop, P the
+cost-to-go matrix, S = Σ_t γᵗ E[s sᵀ] the visitation moments. Shapes: s state size, a action size, m points; A (s, s), B
+(s, a), W (a, s).
 """
 
 import re
@@ -203,7 +203,7 @@ class LqrSystem:
             cost = solve_discrete_are(root * self.transition, root * self.control, self.state_cost, self.action_cost)
         except np.linalg.LinAlgError as error:
             raise ConfigError(
-                f"the discounted Riccati equation has no solution ({error}): no gain stabilises this system; check A and B"
+                f"the discounted Riccati equation has no solution ({error}): no gain is stabilising; check A and B"
             ) from error
         inner = self.action_cost + self.gamma * self.control.T @ cost @ self.control
         return -np.linalg.solve(inner, self.gamma * self.control.T @ cost @ self.transition)
@@ -410,7 +410,8 @@ def lqr_task(states: int, actions: int, seed: int) -> TaskConfig:
 
 
 def __getattr__(name: str) -> Callable[[], LqrEnv]:
-    """Factories by name, for `module:factory` tasks: `abps.tasks.lqr:s3_a2_seed0`, without noise and with a fixed start."""
+    """Factories by name, for `module:factory` tasks: `abps.tasks.lqr:s3_a2_seed0`, without noise and with a fixed
+    start."""
     match = FACTORY.fullmatch(name)
     if match is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; factories are named like s3_a2_seed0")

@@ -45,7 +45,8 @@ class TaskSpec:
     def __post_init__(self) -> None:
         if self.observation_dim < 1 or self.action_dim < 1:
             raise ConfigError(
-                f"a task needs at least one observation and one action, got {self.observation_dim} and {self.action_dim}"
+                f"a task needs at least one observation and one action, got {self.observation_dim} and "
+                f"{self.action_dim}"
             )
         for name, bounds in (("action_low", self.action_low), ("action_high", self.action_high)):
             if len(bounds) != self.action_dim or not np.all(np.isfinite(bounds)):

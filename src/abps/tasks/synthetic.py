@@ -6,12 +6,13 @@ posterior mean through these points as the objective. An episode is one evaluati
 
 Lengthscales grow with the dimension as distances do: ℓ_i = smoothness · Δ(d) · u_i with u_i ~ U(0.7, 1.3), where
 Δ(d) = √(d/6) · √((1 + 2√(1 − 3/(5d)))/3) bounds the mean distance of two uniform points of the cube. The published
-factor, about 0.18, leaves nothing to see at high d with 1000 points (at d = 36 the standard deviation of f over the cube
-is 0.002, under noise of 0.1); the default of 0.5 keeps it at 0.6–0.8 for all d = 4…36, with optima mostly inside the cube.
+factor, about 0.18, leaves nothing to see at high d with 1000 points (at d = 36 the standard deviation of f over the
+cube is 0.002, under noise of 0.1); the default of 0.5 keeps it at 0.6–0.8 for all d = 4…36, with optima mostly inside
+the cube.
 
-Everything follows from (dimension, seed). With the policy class `clipped-linear` and the constant observation [1], a search's
-parameters θ (d,) are the point itself, seen from the middle of the cube: x = clip(½ + θ, 0, 1).
-Shapes: d dimension, m points, n = 1000 points of support.
+Everything follows from (dimension, seed). With the policy class `clipped-linear` and the constant observation [1], a
+search's parameters θ (d,) are the point itself, seen from the middle of the cube: x = clip(½ + θ, 0, 1). Shapes: d
+dimension, m points, n = 1000 points of support.
 """
 
 import re
@@ -95,8 +96,8 @@ class SyntheticFunction:
     def optimum(self) -> tuple[Array, float]:
         """The best point found and its value: bounded L-BFGS from the best of the support, of the cube, and its middle.
 
-        It is an estimate from below. For the default smoothness (d = 4, 12, 24, 36, three seeds each) none of 100 further
-        random starts found more, and 8 to 100 of them ended within 1e-3 of it.
+        It is an estimate from below. For the default smoothness (d = 4, 12, 24, 36, three seeds each) none of 100
+        further random starts found more, and 8 to 100 of them ended within 1e-3 of it.
         """
         pool = np.vstack([self._points, _sobol(generator(self.seed, "synthetic-optimum"), self.dimension, 512)])
         order = np.argsort(self.value(pool))[::-1]
@@ -126,7 +127,8 @@ class SyntheticFunction:
 
 
 class SyntheticEnv(gymnasium.Env[NDArray[np.float64], NDArray[Any]]):
-    """One step: the observation is [1], the action a point of the cube, the reward f(point) + noise; then it terminates."""
+    """One step: the observation is [1], the action a point of the cube, the reward f(point) + noise; then it
+    terminates."""
 
     def __init__(self, function: SyntheticFunction, *, noisy: bool = True) -> None:
         self.function, self.noisy = function, noisy

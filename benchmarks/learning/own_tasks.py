@@ -1,0 +1,165 @@
+"""Own tasks: the current policy of a search after a few dozen episodes, beside CMA-ES on the same policy.
+
+    python benchmarks/learning/own_tasks.py run --seeds 100-104          # from the project's folder; goes on where it
+    stopped python benchmarks/learning/own_tasks.py run --tasks cheetah,hopper --marks 100,300 --searches abs python
+    benchmarks/learning/own_tasks.py table                        # the medians of everything that was run
+
+A search runs with its default settings (preset `cpu`); what is evaluated is its current policy, by ten fresh episodes.
+CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy as ABS (linear, tanh, with bias, raw observations) and the
+same undiscounted return; its current policy is the mean of its distribution. Settings of ABS were chosen on seeds 0 to
+6; the seeds from 100 on were not looked at before. Results are appended to `own_tasks.jsonl`, one line per run.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tasks import TASKS
+from tasks import make_task as make_env
+from threadpoolctl import threadpool_limits
+
+from abps.normaliser import Normaliser
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import Policy, PolicySpace
+from abps.rollouts.episode import attempt_episode, run_episode
+from abps.search.registry import search_config
+from abps.seeding import integer_seed
+from abps.tasks.gym import Task, make_task
+from abps.trajectory import Trajectory
+
+RESULTS = Path(__file__).with_name("own_tasks.jsonl")
+SMALL = ("cart", "cartpole", "quadrotor", "arm", "chain", "longchain", "pump", "rooms")
+SMALL += ("doublependulum", "reacher", "pusher", "pendulum")
+EVALUATIONS = 10
+
+
+def seeds_of(text: str) -> list[int]:
+    """`100-104` or `0,3,7`."""
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last) + 1)) if last else [int(word) for word in text.split(",")]
+
+
+class Bench:
+    """One task and seed: runs episodes, evaluates the current policy at the marks, and takes the time."""
+
+    def __init__(self, name: str, seed: int, marks: list[int]) -> None:
+        self.task: Task = make_task(make_env(name), name=name, horizon=TASKS[name].horizon)
+        self.env, self.fresh = make_env(name), make_env(name)
+        self.seed, self.marks, self.episodes = seed, marks, 0
+        self.seconds, self.returns = {"episodes": 0.0, "evaluation": 0.0}, {}
+
+    def run(self, policy: Policy, current: Any) -> Any:
+        """One training episode; `current()` gives the policy to evaluate when a mark is reached."""
+        start = time.perf_counter()
+        outcome = attempt_episode(self.env, policy, integer_seed(self.seed, "episode", self.episodes))
+        self.seconds["episodes"] += time.perf_counter() - start
+        self.episodes += 1
+        if self.episodes in self.marks:
+            start = time.perf_counter()
+            self.returns[self.episodes] = self.evaluate(current())
+            self.seconds["evaluation"] += time.perf_counter() - start
+        return outcome
+
+    def evaluate(self, policy: Policy) -> tuple[float, float]:
+        """Mean undiscounted and discounted (0.99) return of fresh episodes."""
+        episodes = [
+            run_episode(self.fresh, policy, integer_seed(self.seed, "evaluation", number))
+            for number in range(EVALUATIONS)
+        ]
+        return float(np.mean([e.total() for e in episodes])), float(np.mean([e.total(0.99) for e in episodes]))
+
+
+def train_search(bench: Bench, search_name: str) -> None:
+    """Ask and tell until the last mark."""
+    config = search_config(search_name, bench.task.spec.name)
+    search = config.make(bench.task.spec, seed=bench.seed, name=search_name)
+    while bench.episodes < bench.marks[-1]:
+        query = search.ask()
+        search.tell(query, [bench.run(query.policy, lambda: search.incumbent) for _ in range(query.episodes)])
+
+
+def train_cma(bench: Bench) -> None:
+    """pycma's ask and tell; its distribution's mean is the current policy."""
+    import cma
+
+    space = PolicySpace(LinearTanh(bias=True), bench.task.spec)
+    normaliser = Normaliser.empty(bench.task.spec.observation_dim)
+    strategy = cma.CMAEvolutionStrategy(space.initial(), 0.5, {"seed": bench.seed + 1, "verbose": -9})
+    mean = space.initial()
+    while bench.episodes < bench.marks[-1]:
+        candidates = strategy.ask()
+        losses = []
+        for candidate in candidates:
+            policy = space.policy(np.asarray(candidate), normaliser)
+            outcome = bench.run(policy, lambda mean=mean: space.policy(mean, normaliser))
+            losses.append(-outcome.total() if isinstance(outcome, Trajectory) else 1e9)
+        strategy.tell(candidates, losses)
+        mean = np.array(strategy.result.xfavorite)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    marks = sorted(int(word) for word in arguments.marks.split(","))
+    done = {(row["search"], row["task"], row["seed"], max(map(int, row["returns"]))) for row in rows()}
+    for task in arguments.tasks.split(","):
+        for seed in seeds_of(arguments.seeds):
+            for search in arguments.searches.split(","):
+                if (search, task, seed, marks[-1]) in done:
+                    continue
+                bench, start = Bench(task, seed, marks), time.perf_counter()
+                train_cma(bench) if search == "cma" else train_search(bench, search)
+                thinking = time.perf_counter() - start - sum(bench.seconds.values())
+                row = {"search": search, "task": task, "seed": seed, "returns": bench.returns}
+                row |= {"seconds_episodes": bench.seconds["episodes"], "seconds_thinking": thinking}
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(
+                    search, task, seed, {mark: round(value[0], 1) for mark, value in bench.returns.items()}, flush=True
+                )
+
+
+def rows() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def table() -> None:
+    """Medians over seeds with their range, a row per task and search."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows():
+        groups[row["task"], row["search"]].append(row)
+    print(
+        "| task | search | seeds | "
+        + "episodes: median return of the current policy [lowest, highest] | thinking / episodes |"
+    )
+    print("|---|---|---|---|---|")
+    for task in TASKS:
+        for (name, search), found in sorted(groups.items()):
+            if name != task:
+                continue
+            cells = []
+            for mark in sorted({int(mark) for row in found for mark in row["returns"]}):
+                values = [row["returns"][str(mark)][0] for row in found if str(mark) in row["returns"]]
+                cells.append(f"{mark}: **{np.median(values):.4g}** [{min(values):.4g}, {max(values):.4g}]")
+            ratio = np.median([row["seconds_thinking"] / row["seconds_episodes"] for row in found])
+            print(f"| {task} | {search} | {len(found)} | {'; '.join(cells)} | {ratio:.2g} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("run", "table"))
+    parser.add_argument("--tasks", default=",".join(SMALL))
+    parser.add_argument("--searches", default="abs,cma")
+    parser.add_argument("--seeds", default="100-104")
+    parser.add_argument("--marks", default="30,60,100")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    with threadpool_limits(1):
+        run(arguments) if arguments.command == "run" else table()
+
+
+if __name__ == "__main__":
+    main()
