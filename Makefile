@@ -32,7 +32,7 @@ run: $(VENV)/.installed ## train a policy on a task, say what was learned, and w
 	@echo "Look at it: open $(RUN)/report.html in a browser. Every other command: $(BIN)/abps --help"
 
 test: $(VENV)/.installed-test ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) $(if $(COVERAGE),--cov=abps --cov-report=term:skip-covered) $(TESTS)
 
 lint: $(VENV)/.installed-test ## check format, style and types
 	$(BIN)/ruff format --check .
@@ -46,7 +46,7 @@ format: $(VENV)/.installed-test ## format the code and mend what can be mended
 docs: $(VENV)/.installed-docs ## write docs/settings.md anew, build the site into site/, and check the documentation
 	$(BIN)/python docs/generate_settings.py
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs -b html . site
-	$(BIN)/python -m pytest -n $(JOBS) tests/docs
+	$(if $(CI),,$(BIN)/python -m pytest -n $(JOBS) tests/docs)
 	@echo "Look at it: open site/index.html in a browser."
 
 clean: ## remove the environment and caches; runs are kept

@@ -81,7 +81,7 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
         kind = given.pop(KIND, None)
         if kind is None and default is None:
             raise ConfigError(f"{where}kind is missing: say which {cls.family} it is")
-        cls = type(default) if kind is None else typing.cast("type[T]", find(cls.family, kind))
+        cls = typing.cast("type[T]", type(default) if kind is None else find(cls.family, kind))
     known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     arguments: dict[str, Any] = {}

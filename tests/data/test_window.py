@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abps.data.visits import Visits
-from abps.data.window import Point, added
+from abps.data.window import KEPT, Point, added
 from abps.normaliser import Normaliser
 from abps.state import restore, save
 
@@ -64,3 +64,18 @@ def test_points_are_saved_and_restored_bit_for_bit():
     assert loaded is not None
     assert loaded.weights.tobytes() == visits.weights.tobytes()
     assert loaded.states.dtype == np.float32
+
+
+def test_the_believed_policy_stays_in_the_window() -> None:
+    """Its newest points never leave, whatever else comes; without the belief they do: the control."""
+    believed = np.full(SIZE, 7.0)
+    for keep in (believed, None):
+        window: list[Point] = []
+        for _ in range(KEPT + 2):
+            window = added(window, point(7, "path"), 10, keep)
+        for number in range(100, 130):
+            window = added(window, point(number, "probe" if number % 2 else "path"), 10, keep)
+        same = [item for item in window if np.array_equal(item.parameters, believed)]
+        assert len(window) == 10
+        assert len(same) == (KEPT if keep is not None else 0)
+        assert any(item.role == "path" and item.parameters[0] >= 100 for item in window)

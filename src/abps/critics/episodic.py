@@ -15,7 +15,7 @@ Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,12 +183,12 @@ class EpisodicCritics(Critics):
         x = np.clip((np.asarray(states, dtype=np.float64) - memory.mean) / memory.std, -STATE_CLIP, STATE_CLIP)
         return np.concatenate([np.ones((len(x), 1)), x], axis=1)
 
-    def _value_features(self, inputs: Array) -> Array:
+    def _value_features(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """[1 | x | relu(Wx) | x_i x_j / 2] (m, F)."""
         x = inputs[:, 1:]
         size = x.shape[1] if x.shape[1] <= MOST_SQUARES else 0
         rows, columns = np.triu_indices(size)
-        hidden = np.maximum(inputs @ self.memory.features, 0.0)
+        hidden = np.maximum(inputs @ self.memory.features.astype(inputs.dtype), 0.0)
         return np.concatenate([inputs, hidden, 0.5 * x[:, rows] * x[:, columns]], axis=1)
 
     def _centre(self) -> Policy:
@@ -229,7 +229,7 @@ class EpisodicCritics(Critics):
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             states = np.concatenate([data.states[start:end], data.next_states[end - 1 : end]])
             inputs = self._standardised(states).astype(np.float32)
-            value = self._value_features(inputs).astype(np.float32)
+            value = self._value_features(inputs)
             u = scaled[start:end]
             linear = (u[:, :, None] * inputs[:-1, None, :]).reshape(end - start, -1)
             going_on = np.ones(end - start, dtype=np.float32)

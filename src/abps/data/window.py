@@ -6,6 +6,8 @@ points can be re-mapped into new coordinates. Shapes: d parameters.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from abps.arrays import Array
 from abps.data.visits import Visits
 from abps.normaliser import Normaliser
@@ -38,14 +40,24 @@ class Point:
         return float(self.returns.mean())
 
 
-def added(points: list[Point], point: Point, capacity: int) -> list[Point]:
+KEPT = 6
+"""Newest points of the policy that is believed to be the best which never leave the window."""
+
+
+def added(points: list[Point], point: Point, capacity: int, believed: Array | None = None) -> list[Point]:
     """The newest `capacity` points, oldest first, with one more.
 
-    The oldest leaves when there is no room, but never the newest centre, run at rest or along a path: everything else
-    refers to it.
+    The oldest leaves when there is no room, but never the newest centre, to which everything else refers (its own
+    episodes, or paths around it), nor the last few of the policy `believed` (d,) to be the best: what is not remembered
+    cannot be returned to.
     """
     points = [*points, point]
-    if len(points) > capacity:
-        newest = max((place for place, item in enumerate(points) if item.role in AROUND), default=-1)
-        del points[1 if newest == 0 else 0]
+    if len(points) <= capacity:
+        return points
+    centres = [place for place, item in enumerate(points) if item.role in ("centre", "path")]
+    kept = set(centres[-1:])
+    if believed is not None:
+        same = [place for place, item in enumerate(points) if np.array_equal(item.parameters, believed)]
+        kept |= set(same[-KEPT:])
+    del points[next((place for place in range(len(points)) if place not in kept), 0)]
     return points

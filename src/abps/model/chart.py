@@ -91,7 +91,8 @@ class ActionMetric(Chart):
         blocks = blocks + self.ridge * ridge
         diagonal = np.einsum("bii->bi", blocks)
         diagonal += FLOOR * np.maximum(diagonal, 1.0)
-        return _Metric(centre.parameters, np.linalg.cholesky(blocks))
+        factors: Array = np.linalg.cholesky(blocks).astype(np.float64)
+        return _Metric(centre.parameters, factors, np.linalg.inv(factors).astype(np.float64))
 
 
 def _shuffled(states: NDArray[np.floating]) -> Array:
@@ -125,6 +126,8 @@ class _Metric:
     theta: Array
     factors: Array
     """L (b, p, p)"""
+    inverses: Array
+    """L⁻¹ (b, p, p)"""
 
     @property
     def centre(self) -> Array:
@@ -134,10 +137,10 @@ class _Metric:
         return self._by_blocks(parameters - self.theta, self.factors)  # z_b = L_bᵀ x_b: rows times L_b
 
     def to_parameters(self, points: Array) -> Array:
-        return self.theta + self._by_blocks(points, np.linalg.inv(self.factors))
+        return self.theta + self._by_blocks(points, self.inverses)
 
     def gradients(self, gradients: Array) -> Array:
-        return self._by_blocks(gradients, np.linalg.inv(self.factors).transpose(0, 2, 1))
+        return self._by_blocks(gradients, self.inverses.transpose(0, 2, 1))
 
     def _by_blocks(self, vectors: Array, matrices: Array) -> Array:
         """Row vectors times a matrix per block."""

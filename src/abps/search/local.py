@@ -234,7 +234,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             if not answer.trajectories:
                 memory.avoid = [*memory.avoid, answer.query.parameters][-capacity:]
                 continue
-            memory.window = added(memory.window, self._point(answer), capacity)
+            memory.window = added(memory.window, self._point(answer), capacity, self.progress.believed)
             if answer.query.role != "centre":
                 for trajectory in answer.trajectories:
                     memory.fresh = memory.fresh.add(trajectory.observations[:-1])
@@ -313,18 +313,19 @@ class LocalSearch(Search[LocalSearchConfig]):
     def _move(self) -> Metrics:
         """Move the centre, and end the outer iteration."""
         memory, progress, changes, left = self.memory, self.progress, {}, self.centre
+        move = self._asked_for_move()
         for _ in range(UNSETTLED_MOVES):
-            move = self._asked_for_move()
             changes |= move.metrics
-            if move.settled:
+            if move.go_to is None:
                 break
-            self._change_centre(move)
+            self._change_centre(move.go_to)
+            move = self._asked_for_move()
         model = self.model
         chart = model.neighbourhood.coordinates
         centre = chart.to_parameters(move.centre)
         metrics = {**self._model_metrics(model), **self._step_metrics(model, centre), **changes}
         memory.previous, progress.centre, memory.ahead = left, centre, move.ahead
-        progress.believed = None if move.believed is None else chart.to_parameters(move.believed)
+        progress.believed = move.believed
         self._update_normaliser()
         memory.stage, memory.probes, memory.fallbacks = "", 0, 0
         self.cache.model = None
@@ -337,9 +338,9 @@ class LocalSearch(Search[LocalSearchConfig]):
             self.memory.step = move.memory
         return move
 
-    def _change_centre(self, move: Move) -> None:
+    def _change_centre(self, parameters: Array) -> None:
         """Go to a policy that was run before, and model it from the same data."""
-        self.progress.centre = self.model.neighbourhood.coordinates.to_parameters(move.centre)
+        self.progress.centre = parameters
         self.prior.new_centre(self.neighbourhood(), self.replay, self.iteration)
         self._fit(f"{self.memory.stage} again")
 

@@ -36,6 +36,8 @@ class AdaptiveMemory:
     """Whether the probe ahead, if there is one, is still to be judged."""
     retreated: bool = False
     """Whether this outer iteration has gone back already."""
+    believed: Array | None = None
+    """Parameters (d,) of the policy that was believed to be the best."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class AdaptiveAscent(StepRule):
     target: float = setting(0.2, "cosine of successive directions at which the length stays")
     doubt: float = setting(0.9, "go back when an earlier centre is better with more than this probability")
     shrink: float = setting(0.5, "factor of the length when going back")
-    candidates: int = setting(12, "newest policies among which the best is looked for")
+    candidates: int = setting(12, "newest policies among which, and the best so far, the best is looked for")
     jump: float = setting(2.5, "a probe looks ahead at so many times the last step; 0: none")
     jump_probability: float = setting(0.5, "the probe ahead becomes the centre when it is better with this probability")
 
@@ -70,26 +72,24 @@ class AdaptiveAscent(StepRule):
             move = self._jump(given, memory)
             if move is not None:
                 return move
-        points = np.vstack([_distinct(near)[-self.candidates :], near.theta])
-        mean, better = given.model.better(points)
+        known = _known_policies(near, self.candidates, memory.believed)
+        mean, better = given.model.better(near.coordinates.to_chart(known))
         best = int(np.argmax(mean))
         if better[best] > self.doubt and not memory.retreated:
             length = max(memory.length * self.shrink, self.shortest)
             memory = replace(memory, last=None, length=length, retreated=True)
-            return Move(points[best], {"retreat": "worse"}, memory, settled=False)
-        return self._step(given, memory, points[best])
+            return Move(near.theta, {"retreat": "worse"}, memory, go_to=known[best])
+        return self._step(given, memory, known[best])
 
     def _jump(self, given: StepInput, memory: AdaptiveMemory) -> Move | None:
         near = given.model.neighbourhood
         probes = [k for k, point in enumerate(near.entries) if point.role == "probe"]
-        if not probes:
+        if not probes or float(given.model.better(near.points[probes[-1:]])[1][0]) <= self.jump_probability:
             return None
-        ahead = near.points[probes[-1]]
-        if float(given.model.better(ahead[None])[1][0]) <= self.jump_probability:
-            return None
+        ahead = near.parameters[probes[-1]]
         length = min(memory.length * np.sqrt(self.jump), self.longest)
-        moved = near.coordinates.to_parameters(ahead) - near.coordinates.to_parameters(near.theta)
-        return Move(ahead, {"jump": True}, replace(memory, last=moved, length=float(length)), settled=False)
+        memory = replace(memory, last=ahead - near.centre.parameters, length=float(length))
+        return Move(near.theta, {"jump": True}, memory, go_to=ahead)
 
     def _step(self, given: StepInput, memory: AdaptiveMemory, believed: Array) -> Move:
         near = given.model.neighbourhood
@@ -99,7 +99,7 @@ class AdaptiveAscent(StepRule):
         if norm == 0.0 or not np.isfinite(norm):
             return Move(theta, {"step_agreement": None}, replace(memory, last=None, retreated=False), believed=believed)
         direction, agreement, length = direction / norm, None, memory.length
-        here = chart.to_parameters(theta)
+        here = near.centre.parameters
         if memory.last is not None:
             before = chart.to_chart(here + memory.last) - theta
             agreement = float(before @ direction) / max(float(np.linalg.norm(before)), 1e-300)
@@ -108,17 +108,17 @@ class AdaptiveAscent(StepRule):
         centre = theta + length * direction
         step = chart.to_parameters(centre) - here
         ahead = chart.to_parameters(centre) + (self.jump - 1.0) * step if self.jump > 0 else None
-        memory = AdaptiveMemory(length, step, looked_ahead=ahead is not None)
+        memory = AdaptiveMemory(length, step, ahead is not None, believed=believed)
         metrics = {"step_agreement": agreement, "step_chart": length}
         return Move(centre, metrics, memory, believed=believed, ahead=ahead)
 
 
-def _distinct(near: Neighbourhood) -> Array:
-    """The policies that were run at rest or around which paths ran, oldest first, each once, in the chart (m, d)."""
-    kept, seen = [], set()
+def _known_policies(near: Neighbourhood, count: int, believed: Array | None) -> Array:
+    """Parameters (m, d) of policies that were run, each once: the newest, the one believed best before, the centre."""
+    found: dict[bytes, Array] = {near.centre.parameters.tobytes(): near.centre.parameters}
     for place in range(len(near.entries) - 1, -1, -1):
-        key = near.parameters[place].tobytes()
-        if near.entries[place].role != "probe" and key not in seen:
-            seen.add(key)
-            kept.append(place)
-    return near.points[kept[::-1]]
+        if near.entries[place].role != "probe" and len(found) <= count:
+            found.setdefault(near.parameters[place].tobytes(), near.parameters[place])
+    if believed is not None and any(np.array_equal(believed, known) for known in near.parameters):
+        found.setdefault(believed.tobytes(), believed)
+    return np.array(list(found.values()))

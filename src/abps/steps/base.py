@@ -35,12 +35,13 @@ class Move:
     metrics: dict[str, Any] = field(default_factory=dict)
     memory: Any = None
     """None: as before."""
-    settled: bool = True
-    """False: the centre only changes to a policy that was run; the model is made there, and the rule asked again."""
+    go_to: Array | None = None
+    """Parameters (d,), not in the chart, of a policy that was run before: it becomes the centre, the model is made
+    there, and the rule is asked again; None: the move to `centre` is final."""
     believed: Array | None = None
-    """(d,): the policy that is believed to be the best so far; None: the new centre."""
+    """Parameters (d,) of the policy that is believed to be the best so far; None: the new centre."""
     ahead: Array | None = None
-    """Parameters (d,), not in the chart, of a probe to run beside the new centre; None: none."""
+    """Parameters (d,) of a probe to run beside the new centre; None: none."""
 
 
 class StepRule(Part, ABC):
