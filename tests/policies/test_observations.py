@@ -16,7 +16,7 @@ def statistics():
 def test_raw_observations_are_never_normalised(statistics):
     old, fresh = statistics
     assert RawObservations().updated(old, fresh) is old
-    assert not RawObservations().remap
+    assert not RawObservations().remaps
 
 
 def test_running_statistics_take_in_what_was_seen(statistics):
@@ -28,4 +28,4 @@ def test_running_statistics_take_in_what_was_seen(statistics):
     np.testing.assert_array_equal(frozen.m2, old.widen(fresh).m2)
     assert not np.allclose(merged.mean, old.mean)
     assert (frozen.std > merged.std).all()
-    assert (RunningNormaliser().remap, RunningNormaliser(remap=True).remap) == (False, True)
+    assert (RunningNormaliser().remaps, RunningNormaliser(remap=True).remaps) == (False, True)

@@ -39,7 +39,7 @@ def test_the_first_step_has_the_first_length_along_the_slope_and_looks_farther_a
     assert move.ahead is not None
     assert np.allclose(move.ahead, CENTRE + 3.0 * step)
     assert np.allclose(move.memory.last, step)
-    assert (move.memory.length, move.memory.looked_ahead, move.settled) == (0.1, True, True)
+    assert (move.memory.length, move.memory.looked_ahead, move.go_to) == (0.1, True, None)
     assert move.metrics["step_agreement"] is None
     near = AdaptiveAscent(jump=0.0)(StepInput(model(), memory=AdaptiveMemory()))
     assert near.ahead is None
@@ -79,12 +79,11 @@ def test_a_centre_that_is_surely_worse_than_an_earlier_one_is_left():
     """Once; asked again there, the rule steps on, with the shorter length and without a last direction."""
     memory = AdaptiveMemory(length=0.2, last=SLOPE)
     move = RULE(StepInput(model(EARLIER, slope=(0.0, 0.0)), memory=memory))
-    assert np.allclose(move.centre, EARLIER[0])
+    assert np.array_equal(move.go_to, EARLIER[0])  # Bit for bit the policy that was run.
     assert move.metrics == {"retreat": "worse"}
-    assert not move.settled
     assert (move.memory.length, move.memory.last, move.memory.retreated) == (0.1, None, True)
     again = RULE(StepInput(model(EARLIER), memory=move.memory))
-    assert again.settled
+    assert again.go_to is None
     assert np.linalg.norm(again.centre - CENTRE) == pytest.approx(0.1)
     assert not again.memory.retreated
 
@@ -93,7 +92,7 @@ def test_noise_is_no_reason_to_go_back_and_neither_is_a_probe():
     """The same returns under large noise leave it in doubt; one lucky probe is no centre."""
     for given in (model(EARLIER, slope=(0.0, 0.0), noise=3.0), model((EARLIER[0], "probe", 1.0), slope=(0.0, 0.0))):
         move = RULE(StepInput(given, memory=AdaptiveMemory(length=0.2, last=SLOPE)))
-        assert move.settled
+        assert move.go_to is None
         assert np.array_equal(move.centre, CENTRE)
 
 
@@ -113,15 +112,15 @@ def test_a_probe_ahead_that_is_probably_better_becomes_the_centre(value, jumps):
     ahead = ([0.45, 0.0], "probe", value)
     memory = AdaptiveMemory(length=0.2, last=SLOPE / 50.0, looked_ahead=True)
     move = RULE(StepInput(model(ahead, slope=(0.0, 0.0)), memory=memory))
-    assert move.settled != jumps
+    assert (move.go_to is not None) == jumps
     assert move.metrics.get("jump", False) == jumps
     if jumps:
-        assert np.allclose(move.centre, ahead[0])
+        assert np.array_equal(move.go_to, ahead[0])
         assert move.memory.length == pytest.approx(0.2 * np.sqrt(3.0))
         assert np.allclose(move.memory.last, np.array(ahead[0]) - CENTRE)
     assert not move.memory.looked_ahead
     judged = RULE(StepInput(model(ahead, slope=(0.0, 0.0)), memory=AdaptiveMemory(length=0.2, last=SLOPE / 50.0)))
-    assert judged.settled  # A probe is judged once.
+    assert judged.go_to is None  # A probe is judged once.
 
 
 def test_lengths_grow_along_a_straight_way_and_shrink_when_directions_turn():
@@ -145,18 +144,20 @@ def test_it_goes_back_only_above_the_doubt(doubt):
         given = model(([0.2, -0.3], "centre", float(value)), slope=(0.0, 0.0), noise=0.5)
         probability = float(given.better(np.array([[0.2, -0.3]]))[1][0])
         move = rule(StepInput(given, memory=AdaptiveMemory(length=0.2, last=SLOPE)))
-        gone.append(not move.settled)
+        gone.append(move.go_to is not None)
         assert gone[-1] == (probability > doubt)
     assert gone[0] is False
     assert any(gone) == (doubt < 0.99)
 
 
-def test_only_the_newest_policies_are_candidates():
+def test_only_the_newest_policies_and_the_best_so_far_are_candidates():
+    """Beside the centre so many others; an older one only when it is remembered as the best."""
     old, newer = EARLIER, ([0.25, -0.25], "centre", -0.5)
-    for candidates, settled in ((1, True), (2, True), (3, False)):
+    for candidates, believed, goes in ((1, None, False), (2, None, True), (1, EARLIER[0], True)):
         given = model(old, newer, slope=(0.0, 0.0))
-        move = replace(RULE, candidates=candidates)(StepInput(given, memory=AdaptiveMemory()))
-        assert move.settled == settled
+        memory = AdaptiveMemory(believed=None if believed is None else np.array(believed))
+        move = replace(RULE, candidates=candidates)(StepInput(given, memory=memory))
+        assert (move.go_to is not None) == goes
 
 
 @pytest.mark.parametrize("slope", [(0.0, 0.0), (1e-300, 0.0), (1e-160, 1e-160), (1e100, 1e100)])

@@ -14,8 +14,10 @@ class Observations(Part, ABC):
     """How observations become a policy's inputs."""
 
     family: ClassVar[str] = "observations"
-    remap: bool
-    """Whether parameters are re-mapped when the normaliser changes, so that policies keep their meaning."""
+    @property
+    @abstractmethod
+    def remaps(self) -> bool:
+        """Whether parameters are re-mapped when the normaliser changes, so that policies keep their meaning."""
 
     @abstractmethod
     def updated(self, normaliser: Normaliser, fresh: Normaliser) -> Normaliser:
@@ -26,7 +28,9 @@ class Observations(Part, ABC):
 class RawObservations(Observations):
     """Observations as they come."""
 
-    remap: ClassVar[bool] = False
+    @property
+    def remaps(self) -> bool:
+        return False
 
     def updated(self, normaliser: Normaliser, fresh: Normaliser) -> Normaliser:
         return normaliser
@@ -42,6 +46,10 @@ class RunningNormaliser(Observations):
     freeze_mean: bool = setting(
         False, "keep the mean of the first outer iteration; with `remap`, an update then changes no policy at all"
     )
+
+    @property
+    def remaps(self) -> bool:
+        return self.remap
 
     def updated(self, normaliser: Normaliser, fresh: Normaliser) -> Normaliser:
         return normaliser.widen(fresh) if self.freeze_mean else normaliser.merge(fresh)

@@ -113,7 +113,7 @@ class Ars(Search[ArsConfig]):
             parts = [reduce(Normaliser.merge, parts)]
         for fresh in parts:
             self.progress.normaliser = observations.updated(self.normaliser, fresh)
-        if observations.remap:
+        if observations.remaps:
             self.progress.centre = self.policies.remapped(self.centre, old, self.normaliser)
 
     def _value(self, answer: Answer) -> float:

@@ -280,7 +280,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             config.chart,
             recent=config.chart_points,
             clip_returns=config.clip_returns,
-            remap=config.observations.remap,
+            remap=config.observations.remaps,
         )
 
     def _fit(self, stage: str) -> None:
@@ -348,7 +348,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         progress, memory, observations = self.progress, self.memory, self.config.observations
         old, progress.normaliser = progress.normaliser, observations.updated(progress.normaliser, memory.fresh)
         memory.fresh = Normaliser.empty(self.spec.observation_dim)
-        if observations.remap:
+        if observations.remaps:
             remapped, new = self.policies.remapped, progress.normaliser
             progress.centre = remapped(progress.centre, old, new)
             memory.previous = None if memory.previous is None else remapped(memory.previous, old, new)
