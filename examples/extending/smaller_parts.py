@@ -96,5 +96,9 @@ class FirstStatistics(Observations):
 
     remap: bool = setting(False, "re-map the parameters when the normaliser changes")
 
+    @property
+    def remaps(self) -> bool:
+        return self.remap
+
     def updated(self, normaliser: Normaliser, fresh: Normaliser) -> Normaliser:
         return normaliser if normaliser.count else fresh

@@ -2,7 +2,7 @@
 
 Only the slope of Q in the action at a = π_θ(s) enters the gradient of J (Silver et al. 2014), so the advantage needs no
 more than that slope as a function of the state: A = Σ_j u_j·(b_j + w_j·s) + Σ_ij c_ij u_i u_j with u = (a − π_θ(s)) /
-half / spread. The products change no slope at the centre's action; they take up how the advantage bends, which would
+half / spread. The products change no slope at the centre's action; they take up the advantage's curvature, which would
 otherwise be taken for slope wherever the data lie to one side of it. The value gets random ReLU features of the state
 alone. At (s', π_θ(s')) the advantage's features vanish, which makes the least-squares system well behaved. All three
 parts have their own ridge. Random features of (s, a) together give gradients that differ wildly from draw to draw;

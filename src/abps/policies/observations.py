@@ -14,6 +14,7 @@ class Observations(Part, ABC):
     """How observations become a policy's inputs."""
 
     family: ClassVar[str] = "observations"
+
     @property
     @abstractmethod
     def remaps(self) -> bool:

@@ -132,7 +132,7 @@ class SearchResult:
     best: Policy
     best_return: float
     incumbent: Policy
-    """The current centre: where the search stands, as opposed to the luckiest policy it ever saw."""
+    """The current policy, as opposed to the one with the highest return ever seen."""
     episodes: int
     steps: int
     iterations: int

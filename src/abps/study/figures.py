@@ -11,8 +11,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
-from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import ConfigError
 from abps.study.groups import AXES, Band
 from abps.study.style import DASHES, LIGHT, Theme, assign
@@ -31,7 +31,6 @@ __all__ = [
     "scores_over_time",
 ]
 
-Array = NDArray[np.float64]
 P = ParamSpec("P")
 
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.5

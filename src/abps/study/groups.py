@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import ConfigError
 from abps.seeding import generator
 from abps.study import statistics
@@ -37,7 +37,6 @@ __all__ = [
     "thresholds",
 ]
 
-Array = NDArray[np.float64]
 
 AXES = {"episodes": "training episodes", "steps": "training environment steps", "minutes": "minutes of wall time"}
 

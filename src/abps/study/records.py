@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from abps.arrays import Array
 from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
 __all__ = ["Run", "find_runs", "load_run", "load_runs", "reason_text"]
 
-Array = NDArray[np.float64]
 
 MOVED_ASIDE = re.compile(r"\.old-\d+$")
 """What `--overwrite` calls the run it replaces."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from abps.arrays import Array
 from abps.errors import ShapeError
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "reached",
 ]
 
-Array = NDArray[np.float64]
 Statistic = Callable[..., Array]
 
 REPETITIONS = 2000

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
+from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
 from abps.tasks.config import TaskConfig
 
 __all__ = ["LqrEnv", "LqrSystem", "lqr_task", "make_env", "random_gain", "random_system"]
 
-Array = NDArray[np.float64]
 
 GAMMA = 0.95
 HORIZON = 200

@@ -28,13 +28,13 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
+from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.seeding import generator
 from abps.tasks.config import TaskConfig
 
 __all__ = ["SyntheticEnv", "SyntheticFunction", "mean_distance", "synthetic_task"]
 
-Array = NDArray[np.float64]
 
 SUPPORT = 1000
 NOISE_VARIANCE = 0.01
