@@ -1,13 +1,15 @@
 """Own tasks: the current policy of a search after a few dozen episodes, beside CMA-ES on the same policy.
 
-    python benchmarks/learning/own_tasks.py run --seeds 100-104          # from the project's folder; goes on where it
-    stopped python benchmarks/learning/own_tasks.py run --tasks cheetah,hopper --marks 100,300 --searches abs python
-    benchmarks/learning/own_tasks.py table                        # the medians of everything that was run
+    python benchmarks/learning/own_tasks.py run --seeds 200-204       # goes on where it stopped
+    python benchmarks/learning/own_tasks.py run --tasks cheetah,hopper --marks 100,300 --searches abs
+    python benchmarks/learning/own_tasks.py table                     # the medians of everything that was run
+    python benchmarks/learning/own_tasks.py figure                    # own_tasks.png
 
 A search runs with its default settings (preset `cpu`); what is evaluated is its current policy, by ten fresh episodes.
 CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy as ABS (linear, tanh, with bias, raw observations) and the
-same undiscounted return; its current policy is the mean of its distribution. Settings of ABS were chosen on seeds 0 to
-6; the seeds from 100 on were not looked at before. Results are appended to `own_tasks.jsonl`, one line per run.
+same undiscounted return (`cma-nobias`: without the bias); its current policy is the mean of its distribution. Settings
+of ABS were chosen on seeds 0 to 6 (and 100 to 104, seen once); the seeds from 200 on were not looked at before. Results
+are appended to `own_tasks.jsonl`, one line per run.
 """
 
 import argparse
@@ -83,11 +85,11 @@ def train_search(bench: Bench, search_name: str) -> None:
         search.tell(query, [bench.run(query.policy, lambda: search.incumbent) for _ in range(query.episodes)])
 
 
-def train_cma(bench: Bench) -> None:
+def train_cma(bench: Bench, bias: bool) -> None:
     """pycma's ask and tell; its distribution's mean is the current policy."""
     import cma
 
-    space = PolicySpace(LinearTanh(bias=True), bench.task.spec)
+    space = PolicySpace(LinearTanh(bias=bias), bench.task.spec)
     normaliser = Normaliser.empty(bench.task.spec.observation_dim)
     strategy = cma.CMAEvolutionStrategy(space.initial(), 0.5, {"seed": bench.seed + 1, "verbose": -9})
     mean = space.initial()
@@ -111,7 +113,7 @@ def run(arguments: argparse.Namespace) -> None:
                 if (search, task, seed, marks[-1]) in done:
                     continue
                 bench, start = Bench(task, seed, marks), time.perf_counter()
-                train_cma(bench) if search == "cma" else train_search(bench, search)
+                train_cma(bench, search == "cma") if search.startswith("cma") else train_search(bench, search)
                 thinking = time.perf_counter() - start - sum(bench.seconds.values())
                 row = {"search": search, "task": task, "seed": seed, "returns": bench.returns}
                 row |= {"seconds_episodes": bench.seconds["episodes"], "seconds_thinking": thinking}
@@ -148,9 +150,39 @@ def table() -> None:
             print(f"| {task} | {search} | {len(found)} | {'; '.join(cells)} | {ratio:.2g} |")
 
 
+def figure(path: Path) -> None:
+    """A panel per small task: medians and ranges of ABS and CMA-ES at the marks."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows():
+        groups[row["task"], row["search"]].append(row["returns"])
+    plot, axes = plt.subplots(3, 4, figsize=(11, 6.2), layout="constrained")
+    for panel, task in zip(axes.flat, SMALL, strict=True):
+        for search, colour, shift in (("cma", "#b0720f", -1.0), ("abs", "#1f5fa8", 1.0)):
+            found = groups[task, search]
+            marks = sorted({int(mark) for returns in found for mark in returns})
+            values = np.array([[returns[str(mark)][0] for returns in found] for mark in marks])
+            middle = np.median(values, axis=1)
+            bars = np.array([middle - values.min(axis=1), values.max(axis=1) - middle])
+            label = {"abs": "ABS", "cma": "CMA-ES"}[search]
+            panel.errorbar(np.array(marks) + shift, middle, bars, color=colour, marker="o", capsize=2, label=label)
+        panel.set_title(task, fontsize=10)
+        panel.set_xticks(marks)
+        panel.tick_params(labelsize=8)
+        panel.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False, fontsize=9)
+    plot.supxlabel("episodes", fontsize=10)
+    plot.supylabel("return of the current policy (median, lowest and highest of five seeds)", fontsize=10)
+    plot.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "table"))
+    parser.add_argument("command", choices=("run", "table", "figure"))
     parser.add_argument("--tasks", default=",".join(SMALL))
     parser.add_argument("--searches", default="abs,cma")
     parser.add_argument("--seeds", default="100-104")
@@ -158,7 +190,12 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     with threadpool_limits(1):
-        run(arguments) if arguments.command == "run" else table()
+        if arguments.command == "run":
+            run(arguments)
+        elif arguments.command == "table":
+            table()
+        else:
+            figure(Path(__file__).with_name("own_tasks.png"))
 
 
 if __name__ == "__main__":

@@ -211,7 +211,8 @@ def import_object(place: str) -> Any:
         if error.name != module.partition(".")[0]:
             raise ConfigError(f"cannot import {place!r}: {error}") from error
         raise ConfigError(
-            f"cannot import {place!r}: there is no module {error.name!r} here; go to its folder, or set PYTHONPATH"
+            f"cannot import {place!r}: there is no module {error.name!r} here; go to the folder it is in, "
+            "or set PYTHONPATH"
         ) from error
     except Exception as error:  # Whatever a stranger's module does when it is imported.
         raise ConfigError(f"cannot import {place!r}: {type(error).__name__}: {error}") from error

@@ -203,7 +203,7 @@ class LqrSystem:
             cost = solve_discrete_are(root * self.transition, root * self.control, self.state_cost, self.action_cost)
         except np.linalg.LinAlgError as error:
             raise ConfigError(
-                f"the discounted Riccati equation has no solution ({error}): no gain is stabilising; check A and B"
+                f"the discounted Riccati equation has no solution ({error}): no gain stabilises it; check A and B"
             ) from error
         inner = self.action_cost + self.gamma * self.control.T @ cost @ self.control
         return -np.linalg.solve(inner, self.gamma * self.control.T @ cost @ self.transition)
