@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
@@ -59,7 +59,7 @@ def to_dict(config: Any) -> Any:
     if is_dataclass(config) and not isinstance(config, type):
         own = {item.name: to_dict(getattr(config, item.name)) for item in fields(config)}
         return {KIND: kind_of(type(config)), **own} if isinstance(config, Part) else own
-    return list(config) if isinstance(config, tuple) else config
+    return list(cast("tuple[Any, ...]", config)) if isinstance(config, tuple) else config
 
 
 def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None) -> T:
@@ -76,12 +76,12 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where.rstrip('.') or 'the settings'} must be a group of settings, got {values!r}")
-    given = dict(values)
+    given = dict(cast("Mapping[str, Any]", values))
     if issubclass(cls, Part):
         kind = given.pop(KIND, None)
         if kind is None and default is None:
             raise ConfigError(f"{where}kind is missing: say which {cls.family} it is")
-        cls = typing.cast("type[T]", type(default) if kind is None else find(cls.family, kind))
+        cls = cast("type[T]", type(default) if kind is None else find(cls.family, kind))
     known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     arguments: dict[str, Any] = {}
@@ -111,19 +111,20 @@ def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T
     document = to_dict(config)
     for name in sorted(changes, key=lambda name: name.count(".")):  # Kinds before what belongs to them.
         *groups, last = name.split(".")
-        place = document
+        place = cast("dict[str, Any]", document)
         for group in groups:
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
+            inner = place.setdefault(group, {})
+            if not isinstance(inner, dict):
                 raise ConfigError(f"{where}{name}: {group} is a setting, not a group of settings")
-        known = place.get(last)
-        if isinstance(known, dict) and KIND not in known:
+            place = cast("dict[str, Any]", inner)
+        value = place.get(last)
+        known = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        if known is None:
+            place[last] = _read(changes[name], value)
+        elif KIND not in known:
             raise ConfigError(f"{where}{name} is a group of settings: {', '.join(known)}; set one of them")
-        if isinstance(known, dict):
-            if known.get(KIND) != changes[name]:
-                place[last] = {KIND: changes[name]}
-        else:
-            place[last] = _read(changes[name], known)
+        elif known[KIND] != changes[name]:
+            place[last] = {KIND: changes[name]}
     return from_dict(type(config), document, where=where)
 
 

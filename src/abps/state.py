@@ -9,9 +9,10 @@ value that a freshly made object holds there.
 import types
 import typing
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["NoMemory", "restore", "save"]
 
@@ -28,13 +29,13 @@ def save(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: save(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, np.ndarray):
-        return value.copy()
+        return cast("NDArray[Any]", value).copy()
     if isinstance(value, np.generic):
-        return value.item()
+        return cast("np.generic[Any]", value).item()
     if isinstance(value, list | tuple):
-        return [save(item) for item in value]
+        return [save(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: save(item) for key, item in value.items()}
+        return {key: save(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 
@@ -70,5 +71,5 @@ def _value(hint: Any, data: Any, like: Any) -> Any:
     if origin is dict:
         return {key: _value(arms[1], item, None) for key, item in data.items()}
     if isinstance(data, np.ndarray):
-        return data.copy()
-    return hint(data) if hint in (int, float, bool, str, tuple) else data
+        return cast("NDArray[Any]", data).copy()
+    return cast("Any", hint)(data) if hint in (int, float, bool, str, tuple) else data

@@ -8,14 +8,14 @@ your own is one line: `check_kernel(RationalQuadratic())`. Shapes: n points, m c
 import copy
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from abps.acquisition.base import Criterion
 from abps.arrays import Array
@@ -124,12 +124,13 @@ def _check_fast_kernel(kernel: Kernel, name: str) -> None:
     plain, points = Plain(), generator(0, "check-fast-kernel").standard_normal((6, 3))
     half = 0.5 * np.square(points).sum(-1)
     squares = np.square(points[:, None] - points[None]).sum(-1)
-    for kind, call in {
+    calls: dict[str, Callable[[Kernel], Iterable[Any]]] = {
         "scaled": lambda k: kernels.scaled(k, half, 0.3),
         "remainder": lambda k: kernels.remainder(k, points @ points.T, half[:, None], half, lambda: squares),
         "variance_left": lambda k: kernels.variance_left(k, 2.0 * half),
         "one_minus_weight": lambda k: (kernels.one_minus_weight(k, half),),
-    }.items():
+    }
+    for kind, call in calls.items():
         for own, expected in zip(call(kernel), call(plain), strict=True):
             _close(np.asarray(own), np.asarray(expected), f"{name}.{kind} must agree with its profile", 1e-9)
 
@@ -247,7 +248,7 @@ def _posterior(n: int, d: int, k: int) -> GradientPosterior:
     return condition(points, rng.standard_normal(n), np.zeros(d), hyper, mean_gradient=gradient, features=features)
 
 
-@threadpool_limits.wrap(limits=1)
+@threadpool_limits.wrap(limits=1)  # pyright: ignore[reportUnknownMemberType]
 def check_step(step: StepRule, moves: int = 3) -> None:
     """Moves of the right shape that follow from the model and the memory alone, also after the memory was saved."""
     check_part_settings(step)
@@ -257,12 +258,13 @@ def check_step(step: StepRule, moves: int = 3) -> None:
         model = _model(number)
         copied = _through_a_checkpoint(memory, f"the memory of {name}", like=step.memory_type())
         move = step(StepInput(model, None, memory))
-        _expect(isinstance(move, Move), f"{name} must return a Move, got {type(move).__name__}")
+        is_move = isinstance(move, Move)  # pyright: ignore[reportUnnecessaryIsInstance]
+        _expect(is_move, f"{name} must return a Move, got {type(move).__name__}")
         shape = np.shape(move.centre)
         _expect(shape == model.neighbourhood.theta.shape, f"{name} moved to a centre of shape {shape}, expected (d,)")
         _expect(bool(np.all(np.isfinite(move.centre))), f"{name} moved to a centre that is not finite")
         if move.memory is not None:
-            given, expected = type(move.memory), type(step.memory_type())
+            given, expected = (cast("type[Any]", type(item)) for item in (move.memory, step.memory_type()))
             _expect(given is expected, f"{name} returned a memory of type {given}, its memory_type is {expected}")
             _through_a_checkpoint(move.memory, f"the memory of {name}", like=step.memory_type())
         what = f"{name} must follow from the model and its memory alone, and leave the memory it was given as it was"
@@ -278,7 +280,7 @@ def _model(number: int) -> Model:
     space, rng = PolicySpace(ClippedLinear(), SPEC), generator(0, "check-model", number)
     normaliser, d = Normaliser.empty(SPEC.observation_dim), space.size
     centre, slope = 0.1 * rng.standard_normal(d), rng.standard_normal(d)
-    entries = []
+    entries = list[Point]()
     for role in ("centre", *["probe"] * 8):
         parameters = centre if role == "centre" else centre + 0.05 * rng.standard_normal(d)
         states = rng.standard_normal((4, SPEC.observation_dim))
@@ -337,7 +339,7 @@ def _episode(task: Task, space: PolicySpace, normaliser: Normaliser, number: int
     return outcome
 
 
-@threadpool_limits.wrap(limits=1)
+@threadpool_limits.wrap(limits=1)  # pyright: ignore[reportUnknownMemberType]
 def check_search(config: SearchConfig, task: Task | None = None, *, episodes: int = 30) -> None:
     """Ask and tell for a while, with failures among the episodes; save and load between any two stages, bit for bit.
 
@@ -446,13 +448,15 @@ def _through_a_checkpoint(memory: Any, what: str, like: Any) -> Any:
 def _same(left: Any, right: Any) -> bool:
     """Whether two nested dictionaries of arrays and scalars are equal bit for bit."""
     if isinstance(left, dict):
-        return isinstance(right, dict) and left.keys() == right.keys() and all(_same(left[k], right[k]) for k in left)
+        one, other = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
+        return isinstance(right, dict) and one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
     if isinstance(left, list):
-        pairs = zip(left, right, strict=False) if isinstance(right, list) else ()
-        return isinstance(right, list) and len(left) == len(right) and all(_same(*pair) for pair in pairs)
+        one, other = cast("list[Any]", left), cast("list[Any]", right)
+        return isinstance(right, list) and len(one) == len(other) and all(map(_same, one, other))
     if isinstance(left, np.ndarray):
-        same = isinstance(right, np.ndarray) and (left.dtype, left.shape) == (right.dtype, right.shape)
-        return same and left.tobytes() == right.tobytes()
+        one, other = cast("Array", left), cast("Array", right)
+        same = isinstance(right, np.ndarray) and (one.dtype, one.shape) == (other.dtype, other.shape)
+        return same and one.tobytes() == other.tobytes()
     return type(left) is type(right) and repr(left) == repr(right)
 
 

@@ -86,7 +86,9 @@ class InputScale:
         """`inputs` in float64; a feature map casts to its own precision."""
         return self.inputs(states, actions, np.float64)
 
-    def inputs(self, states: NDArray[np.floating], actions: NDArray[np.floating], dtype: type) -> NDArray[Any]:
+    def inputs(
+        self, states: NDArray[np.floating], actions: NDArray[np.floating], dtype: type[np.floating[Any]]
+    ) -> NDArray[Any]:
         """Return (m, s + a) network inputs for (m, s) states and (m, a) actions."""
         if states.ndim != 2 or actions.ndim != 2 or states.shape[0] != actions.shape[0]:
             raise ShapeError(f"critics take (m, s) states and (m, a) actions, got {states.shape} and {actions.shape}")

@@ -10,7 +10,7 @@ Shapes: d parameters.
 import copy
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -111,7 +111,7 @@ class Progress:
     best_centre: float = -np.inf
     best_centre_iteration: int = 0
     next_id: int = 0
-    history: list[Metrics] = field(default_factory=list)
+    history: list[Metrics] = field(default_factory=list[Metrics])
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +268,7 @@ class Search(ABC, Generic[ConfigT]):
 
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
-        budget, progress, reasons = self.budget, self.progress, {}
+        budget, progress, reasons = self.budget, self.progress, dict[str, str]()
         if budget.episodes and progress.episodes >= budget.episodes:
             reasons["episodes"] = f"{progress.episodes} of {budget.episodes} episodes are used"
         if budget.steps and progress.steps >= budget.steps:
@@ -374,7 +374,7 @@ class Search(ABC, Generic[ConfigT]):
     # ---- help for concrete searches ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
+    def _timed(self, phase: str) -> Generator[None, None, None]:
         """Add the time of a block to `seconds_<phase>` of this iteration's metrics."""
         start = time.perf_counter()
         try:
@@ -401,7 +401,7 @@ class Search(ABC, Generic[ConfigT]):
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
                 continue
-            if not isinstance(outcome, Trajectory):
+            if not isinstance(outcome, Trajectory):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ShapeError(f"outcome {number} is a {type(outcome).__name__}, expected a Trajectory or Failed")
             sizes = (outcome.observations.shape[1], outcome.actions.shape[1])
             if sizes != (self.spec.observation_dim, self.spec.action_dim):

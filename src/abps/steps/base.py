@@ -32,7 +32,7 @@ class Move:
 
     centre: Array
     """(d,)"""
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict[str, Any])
     memory: Any = None
     """None: as before."""
     go_to: Array | None = None
