@@ -57,7 +57,7 @@ def test_the_measured_residual_obeys_both_forms(seed, policy, gamma):
     for _ in range(5):
         centre, other = (scaled(rng, system.actions, system.states, rng.uniform() * policy) for _ in range(2))
         assert linear_policy_lipschitz(centre, other) <= policy
-        measured, distance = residual(system, centre, other), np.linalg.norm(other - centre, 2)
+        measured, distance = residual(system, centre, other), float(np.linalg.norm(other - centre, 2))
         # sup over the ball of ‖(x − θ) s‖ is the radius times the spectral norm, so both forms are the same number
         # here.
         assert measured <= problem.residual_bound(RADIUS * distance) * (1 + 1e-9)
@@ -111,7 +111,7 @@ def bilinear_residual(gamma: float, steps: int = 4000) -> float:
 
     paths = [visited(np.zeros(1), action, steps)[:, 0] for action in (-1.0, 1.0)]
     seen = [np.unique(path, return_inverse=True) for path in paths]  # few distinct states: the path converges
-    sums = [discounts @ advantage(states)[index] for states, index in seen]
+    sums = [float(discounts @ advantage(states)[index]) for states, index in seen]
     return abs(sums[0] - sums[1])
 
 

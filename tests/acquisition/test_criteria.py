@@ -144,7 +144,7 @@ def test_expected_criterion_by_simulation():
     z = candidates[:1]
     mean, variance = posterior.joint(z)
     mean = mean - (z - posterior.theta) @ posterior.mean_gradient  # What is left once the prior mean is taken off.
-    draws = []
+    draws, after = [], posterior
     for _ in range(1500):
         y = mean[0] + np.sqrt(variance[0, 0] + posterior.hyper.noise**2) * rng.standard_normal()
         after = condition(

@@ -1,6 +1,7 @@
 """The bounded maximiser: optimum, bounds, determinism, bad starts, forbidden balls, fallbacks."""
 
 import importlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,11 @@ class Bowl(Criterion):
     def __init__(self, peak, bad=None):
         self.peak, self.bad = np.asarray(peak, dtype=float), bad or (lambda z: np.zeros(z.shape[:-1], dtype=bool))
 
-    def values(self, posterior, z):
-        return np.where(self.bad(z), np.nan, -((z - self.peak) ** 2).sum(-1))
+    def values(self, posterior: Any, candidates):
+        return np.where(self.bad(candidates), np.nan, -((candidates - self.peak) ** 2).sum(-1))
 
-    def values_and_gradients(self, posterior, z):
-        return self.values(posterior, z), -2 * (z - self.peak)
+    def values_and_gradients(self, posterior, candidates):
+        return self.values(posterior, candidates), -2 * (candidates - self.peak)
 
 
 LOW, HIGH = -np.ones(3), np.ones(3)
@@ -77,11 +78,11 @@ def test_same_generator_same_answer_and_start_named(criterion, polish):
 
 def test_scale_of_the_criterion_does_not_matter():
     class Scaled(Bowl):
-        def values(self, posterior, z):
-            return 1e-9 * super().values(posterior, z) + 3.0e-7
+        def values(self, posterior, candidates):
+            return 1e-9 * super().values(posterior, candidates) + 3.0e-7
 
-        def values_and_gradients(self, posterior, z):
-            return self.values(posterior, z), 1e-9 * super().values_and_gradients(posterior, z)[1]
+        def values_and_gradients(self, posterior, candidates):
+            return self.values(posterior, candidates), 1e-9 * super().values_and_gradients(posterior, candidates)[1]
 
     np.testing.assert_allclose(run(Scaled([0.1, 0.2, -0.3])).point, [0.1, 0.2, -0.3], atol=1e-4)
 
@@ -95,8 +96,8 @@ def test_bad_starts_are_dropped():
 
 def test_starts_that_all_go_bad_fall_back_to_the_best_screened():
     class Brittle(Bowl):
-        def values_and_gradients(self, posterior, z):
-            return np.full(len(z), np.nan), np.full(z.shape, np.nan)
+        def values_and_gradients(self, posterior, candidates):
+            return np.full(len(candidates), np.nan), np.full(candidates.shape, np.nan)
 
     found = run(Brittle(np.zeros(3)))
     values = Bowl(np.zeros(3)).values(None, starts())

@@ -77,7 +77,7 @@ def test_more_and_wider_starts_change_what_is_screened():
         for starts, std in ((1, 0.001), (64, 0.1))
     ]
     assert ExpectedAscent().values(posterior, chosen[1]) >= ExpectedAscent().values(posterior, chosen[0])
-    assert not np.array_equal(*chosen)
+    assert not np.array_equal(chosen[0], chosen[1])
 
 
 def test_gaussian_probes_ask_no_model():

@@ -1,5 +1,7 @@
 """DroQ critics (covers critics/droq.py, networks.py, training.py): gradients, training, predictions, state."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def started(problem, config: Droq, seed: int = 0) -> DroqCritics:
 
 def loss_and_gradient(vector, shape, inputs, masks, targets) -> tuple[float, np.ndarray]:
     """Mean squared TD error of one network and its gradient: NumPy in float64, backward pass by hand."""
-    network = unflatten(np.asarray(vector, dtype=np.float64), *shape)
+    network = unflatten(cast("Any", np.asarray(vector, dtype=np.float64)), *shape)
     outputs, saved = [np.asarray(inputs, dtype=np.float64)], []
     for layer, mask in zip(network.hidden, masks, strict=True):
         linear = (outputs[-1] @ layer.weight + layer.bias) * mask
@@ -152,6 +154,7 @@ def test_predictions_are_the_mean_of_the_target_pair_without_dropout(noisy):
     critics = started(noisy, SMALL)
     critics.update(noisy.replay)
     states, actions = noisy.visits[0].states, noisy.visits[0].actions
+    assert critics._scale is not None
     weights, inputs = save(critics.memory)["target"], critics._scale.inputs(states, actions, np.float32)
     pairs = [forward(unflatten(row, *critics._shape), inputs, None, np) for row in weights]
     expected = np.array([(pairs[0] + pairs[1]) / 2, (pairs[2] + pairs[3]) / 2])
@@ -191,16 +194,17 @@ def test_values_are_the_mean_of_the_pairs_target_networks(noisy, rows):
 def test_nothing_recompiles_as_data_and_steps_change(noisy):
     from abps.critics.training import predict
 
+    sizes = cast("Any", predict)._cache_size
     critics = started(noisy, SMALL)
     replay = Replay(50_000, 3, 2)
     replay.fill(noisy.replay.contents())
     critics.update(replay)
     compiled = critics._loop()._cache_size()
     critics.q(np.ones((5, 3)), np.ones((5, 2)))
-    predictions = predict._cache_size()
+    predictions = sizes()
     for rows in (1, droq.VALUE_CHUNK, droq.VALUE_CHUNK + 1):
         critics.q(np.ones((rows, 3)), np.ones((rows, 2)))
-    assert predict._cache_size() == predictions
+    assert sizes() == predictions
     for steps in (1, 7, droq.CHUNK + 3):
         replay.append(Trajectory.build(np.ones((4, 3)), np.ones((3, 2)), np.ones(3), terminated=True, truncated=False))
         critics.config = replace(SMALL, steps_probe=steps, steps_centre=steps)

@@ -253,6 +253,7 @@ def test_runaway_states_do_not_flatten_the_others() -> None:
 def test_a_few_dozen_transitions_are_enough_to_go_on(part: EpisodicLstd, count: int, options: dict[str, Any]) -> None:
     case = problem()
     critics = part.make(case.centre.space, Objective(GAMMA), 0)
+    assert isinstance(critics, EpisodicCritics)
     critics.start_centre(case.centre, replay_of(case, count, **options), 1.0)
     states = np.random.default_rng(9).normal(size=(6, 3))
     for found in (

@@ -30,7 +30,7 @@ def test_nothing_to_explain_scores_nothing():
 
 def test_scores_add_the_centre_return():
     returns, advantages = np.array([1.0, 2.0, 4.0]), np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]])
-    np.testing.assert_allclose(scores(1.0, advantages, returns), [1.0, r2(np.full(3, 2.0), returns)])
+    np.testing.assert_allclose(scores(1.0, advantages, returns), [1.0, float(r2(np.full(3, 2.0), returns))])
 
 
 def test_worst_member():

@@ -83,7 +83,7 @@ def measured(gain: np.ndarray, start: np.ndarray, role: str = "probe") -> Point:
     for _ in range(STEPS - 1):
         states.append(loop @ states[-1])
     found = np.array(states)
-    visits = Visits(found, found @ gain.reshape(1, 2).T, GAMMA ** np.arange(STEPS))
+    visits = Visits(found, found @ gain.reshape(1, 2).T, np.power(GAMMA, np.arange(STEPS)))
     return Point(gain, EMPTY, SYSTEM.value(gain, start[None]), role, 0, visits, start)
 
 
@@ -253,12 +253,14 @@ def test_the_memory_of_the_learner_is_that_of_its_critics() -> None:
     found[1].memory = restore(found[1].memory, save(found[0].memory))
     again = found[1].mean(near)
     np.testing.assert_array_equal(again.slope(), expected.slope())
+    assert again.features is not None
+    assert expected.features is not None
     np.testing.assert_array_equal(again.features.values, expected.features.values)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"slope_share": -1.0}, {"slope_spread": 0.0}, {"start_spread": -0.1}, {"path_spread": -1.0}]
 )
-def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"slope|spread"):
         AscentPrior(**wrong)

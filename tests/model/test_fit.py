@@ -1,5 +1,7 @@
 """The marginal likelihood and its gradient, bounds, fallbacks, warm starts."""
 
+from typing import Any, cast
+
 import dense_gp as dense
 import numpy as np
 import pytest
@@ -21,20 +23,22 @@ from abps.model.fit import (
     fit,
     noise_estimate,
 )
-from abps.model.kernel import Matern52, SquaredExponential
+from abps.model.kernel import Kernel, Matern52, SquaredExponential
 
 BOUNDS = Bounds((0.0025, 0.05))
 SQUARED_EXPONENTIAL = SquaredExponential()
-LENGTHSCALES = {"own": OwnLengthscales, "shared": SharedLengthscale}
+Lengthscales = type[OwnLengthscales] | type[SharedLengthscale]
+LENGTHSCALES: dict[str, Lengthscales] = {"own": OwnLengthscales, "shared": SharedLengthscale}
 
 
-def likelihood_of(points, returns, lengthscales=OwnLengthscales, **options):
+def likelihood_of(points, returns, lengthscales: Lengthscales = OwnLengthscales, **options):
     return MarginalLikelihood(lengthscales(points, True), returns, **options)
 
 
 def random_likelihood(
-    rng, d, n, k=0, mean_bound=None, counts=True, lengthscales=OwnLengthscales, kernel=SQUARED_EXPONENTIAL
-):
+    rng, d, n, k=0, mean_bound=None, counts=True, lengthscales: Lengthscales = OwnLengthscales,
+    kernel: Kernel = SQUARED_EXPONENTIAL,
+):  # fmt: skip
     points = 0.03 * rng.normal(size=(n, d)) + rng.normal(size=d)
     returns = 0.5 + np.tanh((points - points[0]) @ rng.normal(size=d) * 20 / np.sqrt(d)) + 0.1 * rng.normal(size=n)
     likelihood = likelihood_of(
@@ -171,8 +175,9 @@ def test_value_against_twin_and_scikit_learn():
         assert n == 1 or likelihood.value(parameters) != pytest.approx(dense.log_likelihood(other), rel=1e-6)
     likelihood, parameters, points, returns = random_likelihood(rng, 4, 12, counts=False)
     hyper = likelihood.hyper(parameters)
-    library = GaussianProcessRegressor(
-        ConstantKernel(hyper.signal**2) * RBF(hyper.effective), alpha=hyper.noise**2, optimizer=None
+    options: dict[str, Any] = {"alpha": hyper.noise**2, "optimizer": None}
+    library: Any = GaussianProcessRegressor(
+        ConstantKernel(hyper.signal**2) * RBF(cast("Any", hyper.effective)), **options
     ).fit(points, returns)
     value, gradient = library.log_marginal_likelihood(library.kernel_.theta, eval_gradient=True)
     found, slopes = likelihood.value_and_gradient(parameters)
@@ -210,8 +215,8 @@ def test_fit_respects_bounds_and_finds_an_optimum():
     likelihood = likelihood_of(points, returns, mean_bound=1.0)
     parameters = np.log([*hyper.lengthscales, hyper.signal, hyper.noise])
     assert likelihood.value(parameters) == pytest.approx(found.log_likelihood, rel=1e-10)
-    lower = np.log([*[BOUNDS.lengthscale[0]] * 5, np.std(returns) / 3, 0.1 / 3])
-    upper = np.log([*[BOUNDS.lengthscale[1]] * 5, np.std(returns) * 3, 0.3])
+    lower = np.log([*[BOUNDS.lengthscale[0]] * 5, float(np.std(returns)) / 3, 0.1 / 3])
+    upper = np.log([*[BOUNDS.lengthscale[1]] * 5, float(np.std(returns)) * 3, 0.3])
     gradient = likelihood.value_and_gradient(parameters)[1]
     projected = np.clip(parameters + gradient, lower, upper) - parameters
     assert np.abs(projected).max() < 2e-2

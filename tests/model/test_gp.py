@@ -7,9 +7,9 @@ from scipy.special import ndtr
 
 from abps.data.window import Point
 from abps.errors import ConfigError, NumericsError
-from abps.model import GP, Features, Hyper, Neighbourhood, PriorMean
+from abps.model import GP, Features, Hyper, Neighbourhood, PriorMean, condition
 from abps.model import gp as gp_module
-from abps.model.fit import SHARED, THOROUGH, WARM
+from abps.model.fit import SHARED, THOROUGH, WARM, fit
 from abps.model.kernel import Matern52
 from abps.normaliser import Normaliser
 from abps.policies import PolicySpace
@@ -107,6 +107,7 @@ def test_integrated_weights_can_be_fixed():
     model = GP().model(near, prior, hyper)
     chosen = np.array([0.7, 0.1])
     mean = model.posterior.weights.mean
+    assert prior.features is not None
     np.testing.assert_array_equal(model.weights(chosen), mean)
     np.testing.assert_allclose(model.mean_gradient(), prior.features.gradient @ mean)
     np.testing.assert_allclose(prior.slope(), prior.features.gradient @ [0.25, 0.25])
@@ -145,7 +146,7 @@ def test_how_probably_points_are_better_than_the_centre():
 def test_a_covariance_that_cannot_be_factored_gets_more_noise(monkeypatch):
     near = near_of()
     model, allowed = GP().model(near, constant(near), HYPER), []
-    genuine = gp_module.condition
+    genuine = condition
 
     def brittle(points, returns, theta, hyper, **options):
         allowed.append(hyper.noise)
@@ -203,6 +204,8 @@ def test_the_noise_can_be_a_share_of_the_windows_spread():
 def test_a_shared_lengthscale_is_one_number():
     shared, own = (fitted(GP(shared_lengthscale=flag)) for flag in (True, False))
     assert np.ptp(shared.hyper.lengthscales) == 0.0 < np.ptp(own.hyper.lengthscales)
+    assert own.log_marginal_likelihood is not None
+    assert shared.log_marginal_likelihood is not None
     assert own.log_marginal_likelihood > shared.log_marginal_likelihood
 
 
@@ -216,7 +219,7 @@ def test_hyper_priors_draw_lengthscales_to_the_middle():
 
 def test_the_effort_of_a_fit(monkeypatch):
     used = []
-    genuine = gp_module.fit
+    genuine = fit
     monkeypatch.setattr(gp_module, "fit", lambda *a, **k: used.append(k["effort"]) or genuine(*a, **k))
     first = fitted()
     fitted(previous=first.hyper)
@@ -230,6 +233,8 @@ def test_the_effort_of_a_fit(monkeypatch):
 def test_a_warm_fit_is_not_worse_than_where_it_starts():
     first = fitted()
     warm = fitted(previous=first.hyper, warm=True)
+    assert warm.log_marginal_likelihood is not None
+    assert first.log_marginal_likelihood is not None
     assert warm.log_marginal_likelihood >= first.log_marginal_likelihood - 1e-9
 
 

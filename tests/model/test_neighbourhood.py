@@ -95,8 +95,9 @@ def test_the_chart_is_that_of_the_newest_points_states(recent):
     near = Neighbourhood(centre, entries, chart=ActionMetric(), recent=recent)
 
     def chart_of(chosen):
-        parts = [np.concatenate([getattr(item.visits, name) for item in chosen]) for name in ("states", "actions")]
-        return ActionMetric().at(centre, Visits(*parts, np.concatenate([item.visits.weights for item in chosen])))
+        names = ("states", "actions", "weights")
+        parts = {name: np.concatenate([getattr(item.visits, name) for item in chosen]) for name in names}
+        return ActionMetric().at(centre, Visits(**parts))
 
     chosen, other = (entries, entries[-2:]) if recent is None else (entries[-2:], entries)
     np.testing.assert_allclose(near.points, chart_of(chosen).to_chart(near.parameters), rtol=1e-10, atol=1e-14)

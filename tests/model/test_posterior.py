@@ -1,5 +1,7 @@
 """The factored posterior against the dense twin, scikit-learn, high precision, and its own limits."""
 
+from typing import Any, cast
+
 import dense_gp as dense
 import numpy as np
 import pytest
@@ -86,7 +88,7 @@ def test_operations_agree_with_the_dense_covariance():
         assert posterior.probability_of_ascent(posterior.direction) == pytest.approx(
             posterior.max_probability, rel=1e-9
         )
-        assert (posterior.probability_of_ascent(v) <= posterior.max_probability + 1e-12).all()
+        assert np.all(posterior.probability_of_ascent(v) <= posterior.max_probability + 1e-12)
         assert isinstance(posterior.probability_of_ascent(v[0]), float)
     assert posterior.probability_of_ascent(np.zeros(40)) == 0.5
 
@@ -99,8 +101,9 @@ def test_agrees_with_scikit_learn():
         hyper = Hyper(rng.uniform(0.5, 1.5, d), 1.4, 0.2)
         points, returns, theta = rng.normal(size=(n, d)), rng.normal(size=n), 0.3 * rng.normal(size=d)
         counts = rng.integers(1, 4, n).astype(float)
+        options: dict[str, Any] = {"alpha": 0.04 / counts, "optimizer": None}
         library = GaussianProcessRegressor(
-            ConstantKernel(1.4**2, "fixed") * RBF(hyper.effective, "fixed"), alpha=0.04 / counts, optimizer=None
+            ConstantKernel(1.4**2, "fixed") * RBF(cast("Any", hyper.effective), "fixed"), **options
         ).fit(points, returns)
         posterior = condition(points, returns, theta, hyper, counts=counts)
         where = rng.normal(size=(4, d))
@@ -288,7 +291,8 @@ def test_matern_agrees_with_scikit_learn():
     hyper = Hyper(rng.uniform(0.5, 1.5, d), 1.4, 0.2)
     points, returns, theta = rng.normal(size=(n, d)), rng.normal(size=n), 0.3 * rng.normal(size=d)
     kernel = ConstantKernel(1.4**2, "fixed") * Matern(hyper.effective * np.sqrt(5 / 3), "fixed", nu=2.5)
-    library = GaussianProcessRegressor(kernel, alpha=0.04, optimizer=None).fit(points, returns)
+    options: dict[str, Any] = {"alpha": 0.04, "optimizer": None}
+    library = GaussianProcessRegressor(kernel, **options).fit(points, returns)
     posterior = condition(points, returns, theta, hyper, kernel=Matern52())
     mean, joint = library.predict(points + 0.3, return_cov=True)
     found_mean, found_covariance = posterior.joint(points + 0.3)

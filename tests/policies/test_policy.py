@@ -65,6 +65,7 @@ def test_save_and_load_round_trip(policy_class, path, tmp_path):
 @pytest.mark.parametrize("policy_class", CLASSES, ids=repr)
 def test_a_policy_on_a_path_acts_with_the_parameters_of_each_step(policy_class):
     policy, observations = make(policy_class, path=True)
+    assert policy.path is not None
     at_rest = Policy(policy.space, policy.parameters, policy.normaliser)
     for act in (policy.start(), policy.start()):  # Every episode starts at the first knot again.
         for step, observation in enumerate(observations):

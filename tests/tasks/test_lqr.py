@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -295,7 +296,8 @@ def test_deterministic_env_gives_the_return_exactly_and_actions_are_clipped_open
     assert reward == pytest.approx(-start @ system.state_cost @ start - action @ system.action_cost @ action)
     state, _ = narrow.reset(seed=0, options={"state": [1.0, 2.0, 3.0]})
     np.testing.assert_array_equal(state, [1.0, 2.0, 3.0])
-    for bad in ({"horizon": 0}, {"action_bound": np.inf}):
+    wrong: list[dict[str, Any]] = [{"horizon": 0}, {"action_bound": np.inf}]
+    for bad in wrong:
         with pytest.raises(ConfigError):
             LqrEnv(system, **bad)
 
