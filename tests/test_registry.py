@@ -36,7 +36,7 @@ def unchanged(monkeypatch):
 @pytest.fixture
 def outside(monkeypatch) -> ModuleType:
     module = ModuleType("somebodys_steps")
-    module.Stay, module.number = type("Stay", (Stay,), {"__module__": "somebodys_steps"}), 3
+    vars(module).update(Stay=type("Stay", (Stay,), {"__module__": "somebodys_steps"}), number=3)
     monkeypatch.setitem(sys.modules, "somebodys_steps", module)
     return module
 

@@ -120,6 +120,7 @@ def test_a_part_must_say_what_it_is_unless_a_default_does() -> None:
 def test_what_is_left_out_keeps_the_default_of_where_it_stands() -> None:
     config = LocalSearchConfig(plan=CentreThenProbes(probes=3))
     changed = from_dict(LocalSearchConfig, {"kind": "local", "plan": {"window": 9}}, default=config)
+    assert isinstance(changed.plan, CentreThenProbes)
     assert (changed.plan.probes, changed.plan.window) == (3, 9)
 
 

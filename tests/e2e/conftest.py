@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def environment() -> dict[str, str]:
 def abps(environment):
     """Run the command line in a process of its own."""
 
-    def call(*words: object, cwd: Path | None = None, **options: object) -> subprocess.CompletedProcess[str]:
+    def call(*words: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "abps", *map(str, words)]
         return subprocess.run(
             command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=300, check=False, **options

@@ -13,7 +13,7 @@ import random
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import killing
 import numpy as np
@@ -75,7 +75,7 @@ def _trajectory() -> Trajectory:
 
 def _npz() -> bytes:
     buffer = io.BytesIO()
-    write_trajectory_npz(buffer, _trajectory(), "3-00ff00ff")
+    write_trajectory_npz(cast("Any", buffer), _trajectory(), "3-00ff00ff")
     return buffer.getvalue()
 
 

@@ -35,7 +35,7 @@ class TinyEnv(gymnasium.Env):
         self._state, self._time = self.np_random.normal(size=3), 0
         return self._state.copy(), {}
 
-    def step(self, action):
+    def step(self, action) -> tuple[Any, ...]:
         push = np.array([0.3, 0.1, 0.0]) * float(action[0])
         self._state = 0.9 * np.roll(self._state, 1) + push + 0.01 * self.np_random.normal(size=3)
         self._time += 1
@@ -140,6 +140,9 @@ class Zygote:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
 
     def start(self, path: Path) -> int:
         """Begin a session on a run; return its process id."""
@@ -152,16 +155,16 @@ class Zygote:
         return int(self._answer())
 
     def close(self) -> None:
-        self._process.stdin.close()
+        self._stdin.close()
         self._process.wait(10)
-        self._process.stdout.close()
+        self._stdout.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        self._stdin.write(json.dumps(message) + "\n")
+        self._stdin.flush()
 
     def _answer(self) -> str:
-        answer = self._process.stdout.readline()
+        answer = self._stdout.readline()
         if not answer:
             raise RuntimeError("the process that forks sessions is gone")
         return answer

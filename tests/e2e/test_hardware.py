@@ -98,9 +98,12 @@ def test_discarded_episode_is_as_if_never_told(run):
         before = killing.comparable(run)
         with open_hardware_run(run) as robot:
             request = robot.ask()
+            assert request is not None
             robot.tell(episode(request.policy, seed=1000 + count))
             assert robot.discard() == count
-            assert robot.ask()[:5] == request[:5]
+            again = robot.ask()
+            assert again is not None
+            assert again[:5] == request[:5]
         after = killing.comparable(run)
         assert {name for name in after if name.startswith("discarded")}
         gone = {name: after.pop(name) for name in list(after) if name.startswith("discarded")}
@@ -128,6 +131,7 @@ def test_failed_episode_is_recorded_with_its_reason(run):
 def test_strange_and_repeated_episodes_are_remarked_on(run):
     with open_hardware_run(run) as robot:
         request = robot.ask()
+        assert request is not None
         good = episode(request.policy, 1)
         assert robot.tell(good).warnings == []
         assert "bit for bit" in robot.tell(good).warnings[0]

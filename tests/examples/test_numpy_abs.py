@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from abps.critics.lstd_config import Lstd, Quadratic
 from abps.model.fit import Fit, MarginalLikelihood, OwnLengthscales
 from abps.model.gp import GP
 from abps.model.kernel import Hyper
-from abps.model.prior import AdvantagePrior
+from abps.model.prior import AdvantageLearner, AdvantagePrior
 from abps.policies.observations import RunningNormaliser
 from abps.rollouts.episode import run_episode
 from abps.search.local import LocalSearch, LocalSearchConfig
@@ -91,6 +92,7 @@ class Recorder:
             self.episodes[tuple(query.parameters)] = runs
             self.search.tell(query, runs)
         if before == 1:
+            assert isinstance(self.search.prior, AdvantageLearner)
             self.critics.append(copy.deepcopy(self.search.prior.critics))
 
     def fit(self, points, returns, bounds, rng, *, mean_at_points, **_) -> Fit:
@@ -153,7 +155,7 @@ def test_twin_and_library_agree(monkeypatch, step):
     library = Recorder(monkeypatch, step)
     theta, data, models = take_iteration(library)
     assert len(models) == 1 + 3 == len(library.critics)
-    close = {"rtol": 1e-6, "atol": 1e-9}
+    close: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-9}
     for model, (scores, weights, residuals, evidence, hyper) in zip(models, library.models, strict=True):
         assert np.allclose(model.scores, scores, **close)
         assert np.allclose(model.weights, weights, **close)
@@ -172,6 +174,7 @@ def test_twin_and_library_agree(monkeypatch, step):
 
 
 def library_step(library: Recorder) -> np.ndarray:
+    assert library.search.memory.previous is not None
     return library.search.centre - library.search.memory.previous
 
 

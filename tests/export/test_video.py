@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,6 @@ from gymnasium import spaces
 
 from abps.cli import video as command
 from abps.errors import ConfigError, RunError, TaskError
-from abps.export import video
 from abps.export.video import choose_gl, record_video
 from abps.normaliser import Normaliser
 from abps.policies.linear import LinearTanh
@@ -78,7 +78,7 @@ def test_frames_and_speed(ending: str, policy: Policy, painted: TaskConfig, tmp_
     assert done.fps == {"mp4": 40.0, "gif": 20.0}[ending]
     assert done.frames == {"mp4": 31, "gif": 16}[ending]
     with imageio.get_reader(done.path) as reader:
-        frames = [np.asarray(frame)[..., :3] for frame in reader]
+        frames = [np.asarray(frame)[..., :3] for frame in cast("Any", reader)]
     assert len(frames) == done.frames
     brightness = [frame.mean() for frame in frames]
     assert np.all(np.diff(brightness) > 0), "the bar grows from picture to picture"
@@ -133,7 +133,7 @@ def test_gl_is_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], env: dict[str, str], **rest: object) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(command, 0 if env["MUJOCO_GL"] in works else 1)
 
-    monkeypatch.setattr(video.subprocess, "run", run)
+    monkeypatch.setattr("abps.export.video.subprocess.run", run)
     assert choose_gl() is None
     works.append("osmesa")
     assert choose_gl() == "osmesa"
@@ -169,7 +169,7 @@ print(done.frames, done.fps)
     import imageio.v2 as imageio
 
     with imageio.get_reader(out) as reader:
-        frames = [np.asarray(frame) for frame in reader]
+        frames = [np.asarray(frame) for frame in cast("Any", reader)]
     assert len(frames) == int(done.stdout.split()[0])
     assert frames[0].shape == (64, 64, 3)
     assert frames[0].std() > 5, "the picture shows something"

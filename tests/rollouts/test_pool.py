@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import dataclass
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -54,7 +55,7 @@ def test_any_number_of_workers_gives_the_same_episodes_and_idle_deaths_do_no_har
     pool = make_pool(task, workers=2)
     try:
         assert all(map(same, expected, run_all(pool, jobs)))
-        for worker in pool._idle:
+        for worker in cast("Any", pool)._idle:
             os.kill(worker.process.pid, signal.SIGKILL)
             worker.process.join()
         assert all(map(same, expected, run_all(pool, jobs)))
@@ -73,6 +74,7 @@ class Fragile(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
 
     def reset(self, *, seed=None, options=None):
+        assert seed is not None
         if seed % 2:
             raise RuntimeError("odd seed")
         return np.zeros(2), {}

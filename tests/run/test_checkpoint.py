@@ -35,6 +35,8 @@ def golden_state():
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("make_golden", GOLDEN.parent / "make_golden.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.STATE

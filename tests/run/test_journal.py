@@ -296,6 +296,7 @@ def test_spool_keeps_outcomes_and_attempts(tmp_path):
     for number, finished in enumerate(cases):
         spool.save(number, 7, finished)
         found = Spool(tmp_path, SPEC).load(number, 7)
+        assert found is not None
         assert found.attempts == finished.attempts
         assert found.outcome is None if finished.outcome is None else same(finished.outcome, found.outcome)
         assert spool.load(number, 8) is None  # Another query's episode is not this one.

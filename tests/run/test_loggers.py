@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -58,12 +58,12 @@ def test_a_missing_package_is_named(name: str, package: str, tmp_path: Path, mon
 
 def _read_events(path: Path) -> dict[tuple[str, int], float]:
     """Read TensorBoard's record file: length (8), its checksum (4), a protocol buffer, its checksum (4)."""
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto import event_pb2
 
     data, found = path.read_bytes(), {}
     while data:
         size = int.from_bytes(data[:8], "little")
-        event = Event.FromString(data[12 : 12 + size])
+        event = cast("Any", event_pb2).Event.FromString(data[12 : 12 + size])
         for value in event.summary.value:
             found[value.tag, event.step] = value.simple_value
         data = data[12 + size + 4 :]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from abps.errors import ConfigError, NumericsError, ShapeError
 from abps.model import GP, ActionMetric, condition, gp
 from abps.model.aggregation import Marginal, Mean, Single, Softmax
-from abps.model.fit import noise_estimate
+from abps.model.fit import fit, noise_estimate
 from abps.model.kernel import Matern52
 from abps.normaliser import Normaliser
 from abps.policies.observations import RunningNormaliser
@@ -198,7 +198,7 @@ def test_repeats_weigh_only_when_told_to(lab, weigh):
 @pytest.mark.parametrize("refit", ["warm", "full"])
 def test_after_a_probe_the_last_optimum_is_polished_or_all_starts_are_tried_again(lab, monkeypatch, refit):
     """All three starts at a new centre and after the design; one or three after a probe."""
-    starts, real = [], gp.fit
+    starts, real = [], fit
 
     def spy(*data, effort, **rest):
         starts.append(effort.starts)
@@ -794,7 +794,7 @@ def test_returns_in_the_metrics_are_those_of_this_iteration(lab):
 def test_a_covariance_that_cannot_be_factored_gets_more_noise_and_says_so(lab, monkeypatch):
     task = lab.lqr()
     search = lab.search("mpd", task)
-    honest, refused = gp.condition, []
+    honest, refused = condition, []
 
     def brittle(points, returns, theta, hyper, **rest):
         if hyper.noise < 50.0 * search.memory.hyper.noise:

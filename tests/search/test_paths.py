@@ -14,7 +14,7 @@ from abps.model.gp import GP
 from abps.policies.linear import LinearTanh
 from abps.policies.observations import RawObservations
 from abps.run.loop import train
-from abps.search.local import LocalSearchConfig
+from abps.search.local import LocalSearch, LocalSearchConfig
 from abps.search.plan import PathsAroundCentre
 from abps.search.registry import make_search
 from abps.settings import replace
@@ -96,6 +96,7 @@ def test_an_old_centre_leaves_the_window_once_paths_stand_for_newer_ones(lab: An
     """No centre is run at rest while there are probes ahead; the first one must not stay for ever."""
     task = lab.lqr(2, 1)
     search = make_search("abs", task.spec, CONFIG)
+    assert isinstance(search, LocalSearch)
     lab.iterate(search, task, 6)
     assert [query.role for query in search.open_queries()] == ["probe", "path", "path"]
     assert min(point.iteration for point in search.memory.window) >= search.iteration - PLAN.window // 3
@@ -111,6 +112,7 @@ def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
     for mine, theirs in zip(queries, other.open_queries(), strict=True):
         assert (mine.id, mine.role) == (theirs.id, theirs.role)
         if mine.role == "path":
+            assert theirs.policy.path is not None
             assert mine.policy.path.knots.tobytes() == theirs.policy.path.knots.tobytes()
     lab.run(one, task, 3)
     lab.run(other, task, 3)

@@ -16,6 +16,7 @@ from abps.policies.linear import ClippedLinear, LinearTanh
 from abps.policies.observations import RawObservations, RunningNormaliser
 from abps.search.ars import ArsConfig
 from abps.search.local import LocalSearchConfig
+from abps.search.plan import CentreThenProbes
 from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
@@ -33,22 +34,30 @@ TABLE = {
 }
 
 
-def bounds(config) -> tuple[float, float]:
+def local(search: str, task: str, preset: str) -> LocalSearchConfig:
+    config = search_config(search, task, preset)
+    assert isinstance(config, LocalSearchConfig)
+    return config
+
+
+def bounds(config: LocalSearchConfig) -> tuple[float, float]:
     return config.gp.lengthscale_low, config.gp.lengthscale_high
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_papers_abs(name):
     counts, std, step, lengthscales, _ = TABLE[name]
-    config = search_config("abs", name, "paper")
-    plan = config.plan
+    config = local("abs", name, "paper")
+    plan, probing = config.plan, config.probing
+    assert isinstance(plan, CentreThenProbes)
+    assert isinstance(probing, MaximiseCriterion)
     assert (plan.centre_episodes, plan.probes, plan.window) == counts
-    assert plan.design_std == config.probing.start_std == std
+    assert plan.design_std == probing.start_std == std
     assert config.step == ScaledDirection(step)
     assert bounds(config) == lengthscales
     assert config.prior == AdvantagePrior(critics=Droq(), aggregation=Softmax())
     assert (config.policy, config.chart, config.reward_shift) == (LinearTanh(), Identity(), 0.0)
-    assert config.probing == MaximiseCriterion(ExpectedAscent(), start_std=std)
+    assert probing == MaximiseCriterion(ExpectedAscent(), start_std=std)
     raw = name in ("pendulum", "swimmer")
     assert config.observations == (RawObservations() if raw else RunningNormaliser())
 
@@ -58,14 +67,16 @@ def test_the_papers_abs(name):
 def test_mpd_and_gibo(name, preset):
     counts, std, _, _, lengthscales = TABLE[name]
     factor = 2.0 if preset == "cpu" and name in ("pendulum", "swimmer") else 1.0
-    mpd, gibo = (search_config(search, name, preset) for search in ("mpd", "gibo"))
-    for config in (mpd, gibo):
-        plan = config.plan
+    mpd, gibo = (local(search, name, preset) for search in ("mpd", "gibo"))
+    for config, criterion in ((mpd, ExpectedAscent()), (gibo, TraceReduction())):
+        plan, probing = config.plan, config.probing
+        assert isinstance(plan, CentreThenProbes)
+        assert isinstance(probing, MaximiseCriterion)
+        assert probing.criterion == criterion
         assert (plan.centre_episodes, plan.probes, plan.window) == counts
-        assert plan.design_std == config.probing.start_std == std * factor
+        assert plan.design_std == probing.start_std == std * factor
         assert (config.prior, config.states) == (ConstantPrior(), None)
-    assert (mpd.step, mpd.probing.criterion) == (Walk(), ExpectedAscent())
-    assert gibo.probing.criterion == TraceReduction()
+    assert mpd.step == Walk()
     assert bounds(mpd) == tuple(factor * bound for bound in lengthscales)
     if preset == "paper":
         assert (bounds(gibo), gibo.step) == (lengthscales, NormalisedGradient(1.0))
@@ -77,9 +88,10 @@ def test_mpd_and_gibo(name, preset):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", TABLE)
 def test_the_ablation_has_the_papers_parts_but_probing_and_step(name, preset):
-    config = search_config("ddpgn", name, preset)
+    config = local("ddpgn", name, preset)
     assert config.step == MeanGradient()
     assert isinstance(config.probing, GaussianProbes)
+    assert isinstance(config.prior, AdvantagePrior)
     assert config.prior.critics == (Droq() if preset == "paper" else Lstd())
     if preset == "paper":
         paper = search_config("abs", name, "paper")
@@ -98,6 +110,8 @@ def test_every_search_has_settings_for_every_task(search, preset):
 
 def test_the_original_ars_and_the_papers_variant():
     original, variant = search_config("ars", "walker", "cpu"), search_config("ars", "walker", "paper")
+    assert isinstance(original, ArsConfig)
+    assert isinstance(variant, ArsConfig)
     assert (original.step, original.noise, original.directions, original.top) == (0.03, 0.025, 40, 30)
     assert (variant.step, variant.discounted, original.discounted) == (0.02, True, False)
     assert (original.policy, original.reward_shift) == (ClippedLinear(), 1.0)

@@ -70,7 +70,7 @@ class ToyExecutor:
         self.stopped = True
 
     def _end(self, cell: Cell) -> Outcome:
-        result = self.script.get(cell.number, []) and self.script[cell.number].pop(0)
+        result = self.script[cell.number].pop(0) if self.script.get(cell.number) else ""
         if not result:
             finish(cell.path, cell.settings)
         return Outcome(cell, result or "done", "so it was")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from abps.cli import figure as command
 from abps.errors import ConfigError
@@ -102,8 +103,9 @@ def test_scores_are_clipped_and_medians_dashed() -> None:
     scores = Scores(np.arange(50.0), rng.uniform(0, 0.9, 50), rng.uniform(-9, 0.9, 50))
     figure = figures.score_distributions({"hopper": scores})
     top, bottom = figure.axes
-    assert sum(patch.get_height() for patch in top.patches) == 100, "clipped scores stay in the histogram"
-    medians = sorted(line.get_xdata()[0] for line in top.lines if line.get_linestyle() == "--")
+    bars = [patch for patch in top.patches if isinstance(patch, Rectangle)]
+    assert sum(bar.get_height() for bar in bars) == 100, "clipped scores stay in the histogram"
+    medians = sorted(np.asarray(line.get_xdata())[0] for line in top.lines if line.get_linestyle() == "--")
     clipped = np.clip(scores.test, -1, 1)
     np.testing.assert_allclose(medians, sorted([np.median(scores.validation), np.median(clipped)]))
     expected = f"{np.corrcoef(scores.validation, clipped)[0, 1]:.2f}".replace("-", "−")

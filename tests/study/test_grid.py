@@ -1,12 +1,15 @@
 """Grids: what is multiplied by what, where each cell lies, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abps.errors import ConfigError
+from abps.search.base import SearchConfig
+from abps.search.local import LocalSearchConfig
 from abps.search.registry import search_config
 from abps.steps.gradient import NormalisedGradient
 from abps.steps.walk import Walk
@@ -24,6 +27,12 @@ from abps.study.grid import (
 from abps.tasks.catalogue import PAPER_TASKS
 
 ROOT = Path("runs")
+
+
+def local(config: SearchConfig) -> Any:
+    """The settings of a local search, whose parts have settings of their own."""
+    assert isinstance(config, LocalSearchConfig)
+    return config
 
 
 def grid(
@@ -101,7 +110,7 @@ def test_fixed_settings_make_no_variant() -> None:
     )
     assert cell.path.parts[-2] == "mpd"
     settings = cell.settings
-    assert (settings.search_config.plan.probes, settings.budget.target, settings.run.workers) == (8, 300.0, 2)
+    assert (local(settings.search_config).plan.probes, settings.budget.target, settings.run.workers) == (8, 300.0, 2)
 
 
 def test_values_are_understood_before_they_are_named() -> None:
@@ -110,8 +119,8 @@ def test_values_are_understood_before_they_are_named() -> None:
         make_cells(grid("hopper", "ddpgn", "0", text), ROOT)
         for text in ("ddpgn.prior.critics.ridges=0.1,0.2;0.3", "ddpgn.prior.reset_worst=yes,false")
     )
-    assert [cell.settings.search_config.prior.critics.ridges for cell in lists] == [(0.1, 0.2), (0.3,)]
-    assert [cell.settings.search_config.prior.reset_worst for cell in flags] == [True, False]
+    assert [local(cell.settings.search_config).prior.critics.ridges for cell in lists] == [(0.1, 0.2), (0.3,)]
+    assert [local(cell.settings.search_config).prior.reset_worst for cell in flags] == [True, False]
     (scale,) = make_cells(grid("hopper", "mpd", "0", task__reward_scale="none"), ROOT)
     assert scale.settings.task.reward_scale is None
 
@@ -125,18 +134,17 @@ def test_an_axis_of_kinds_takes_each_with_its_own_defaults() -> None:
         "step=walk",
         "step=normalised-gradient",
     ]
-    preset = search_config("abs", "hopper", "paper")
-    assert [cell.settings.search_config.step for cell in cells] == [preset.step, Walk(), NormalisedGradient()]
+    preset = local(search_config("abs", "hopper", "paper"))
+    assert [local(cell.settings.search_config).step for cell in cells] == [preset.step, Walk(), NormalisedGradient()]
     (walk,) = make_cells(grid("hopper", "abs", "0", abs__step__length="0.02", abs__step="walk"), ROOT)
-    assert walk.settings.search_config.step == Walk(length=0.02)
+    assert local(walk.settings.search_config).step == Walk(length=0.02)
 
 
 def test_settings_that_change_together() -> None:
     text = "mpd.gp.lengthscale_low+mpd.gp.lengthscale_high=0.001:0.002,0.1:0.2"
     cells = make_cells(grid("hopper", "mpd", "0", text), ROOT)
-    bounds = [
-        (c.settings.search_config.gp.lengthscale_low, c.settings.search_config.gp.lengthscale_high) for c in cells
-    ]
+    gps = [local(cell.settings.search_config).gp for cell in cells]
+    bounds = [(gp.lengthscale_low, gp.lengthscale_high) for gp in gps]
     assert bounds == [(0.001, 0.002), (0.1, 0.2)]  # Set one by one, (0.1, 0.05) would have been refused on the way.
 
 
@@ -149,14 +157,15 @@ def test_the_papers_table_1_is_one_grid() -> None:
     for task, settings in per_task.items():
         assert [s.search for s in settings] == ["abs"] * 4 + ["mpd"] * 2, task
         # The values that the paper chose in the end (its Table 2) must be among those it tried, ABS on every task.
-        chosen = search_config("abs", task, "paper")
+        chosen = local(search_config("abs", task, "paper"))
         tried = {
-            (s.search_config.step.factor, s.search_config.gp.lengthscale_high) for s in settings if s.search == "abs"
+            (c.step.factor, c.gp.lengthscale_high)
+            for c in (local(s.search_config) for s in settings if s.search == "abs")
         }
         assert (chosen.step.factor, chosen.gp.lengthscale_high) in tried
-        assert {s.search_config.step.length for s in settings if s.search == "mpd"} == {0.01}
-    assert {s.search_config.step.factor for s in per_task["hopper"] if s.search == "abs"} == {0.0025, 0.005}
-    assert {s.search_config.step.factor for s in per_task["ant"] if s.search == "abs"} == {0.00125, 0.0025}
+        assert {local(s.search_config).step.length for s in settings if s.search == "mpd"} == {0.01}
+    assert {local(s.search_config).step.factor for s in per_task["hopper"] if s.search == "abs"} == {0.0025, 0.005}
+    assert {local(s.search_config).step.factor for s in per_task["ant"] if s.search == "abs"} == {0.00125, 0.0025}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_summary_equals_a_direct_computation(study: Path) -> None:
     runs = load_runs([study])
     rows = {(row.task, row.label): row for row in summarise(group_runs(runs))}
     row = rows["hopper", "abs"]
-    finals = []
+    finals, episodes = [], []
     for run in runs:
         if (run.task, run.search) == ("hopper", "abs"):
             episodes = [line["episodes"] for line in run.metrics]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -57,6 +58,7 @@ def test_states(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     with claim(stopped):
         running = Follower(stopped).read()
     assert running.state == "running"
+    assert running.rate is not None
     assert running.left == pytest.approx(60 * (running.budget - running.episodes) / running.rate)
 
 
@@ -146,14 +148,14 @@ def test_the_command(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
     from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 (the package is there)
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto import event_pb2
 
     found = []
     for file in sorted(folder.rglob("events.*")):
         data = file.read_bytes()
         while data:  # The records: length (8), its checksum (4), the event, its checksum (4).
             size = int.from_bytes(data[:8], "little")
-            event = Event.FromString(data[12 : 12 + size])
+            event = cast("Any", event_pb2).Event.FromString(data[12 : 12 + size])
             found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
             data = data[16 + size :]
     return found
