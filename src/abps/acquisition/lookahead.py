@@ -10,8 +10,8 @@ engine never forms a and s² by subtraction. It computes, from the single factor
 "One step ahead"),
 
     b = Σ⁻¹a            the weight of γ in the prediction of y_z from data *and* gradient,
-    w = s² − aᵀΣ⁻¹a     the variance of y_z given data *and* gradient: a sum of positive terms, at least the noise
-    variance, q = aᵀΣ⁻¹a = bᵀΣb   and  u = μᵀΣ⁻¹a = μᵀb,
+    w = s² − aᵀΣ⁻¹a     the variance of y_z given data *and* gradient: a sum of positive terms, at least the noise,
+    q = aᵀΣ⁻¹a = bᵀΣb   and  u = μᵀΣ⁻¹a = μᵀb,
 
 so the guard s² − q > 0 that other formulas need holds by construction; `Lookahead.healthy` reports the candidates for
 which rounding broke it. A criterion is a function of these; it hands its cotangents to `pullback` and receives the
