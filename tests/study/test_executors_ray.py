@@ -30,7 +30,8 @@ pytestmark = [
 TASK = "abps.tasks.lqr:s2_a1_seed0"
 
 
-def cell(root: Path, seed: int = 0, episodes: int = 40) -> Cell:
+def cell(root: Path, seed: int = 0, episodes: int = 300) -> Cell:
+    """A run that is long enough to be killed in its middle, whatever the machine's speed."""
     search = replace(search_config("ars", TASK), directions=2, top=1)
     settings = RunSettings(
         task_config(TASK), "ars", search, BudgetConfig(episodes=episodes), RunConfig(evaluate_every=0), seed
