@@ -28,7 +28,7 @@ run: $(VENV)/.installed ## train a policy on a task, say what was learned, and w
 	then echo "Going on with the run in $(RUN); for a new one: make run SEED=1"; $(BIN)/abps resume $(RUN) --episodes $(EPISODES); \
 	else $(BIN)/abps train $(TASK) --search $(SEARCH) --seed $(SEED) --episodes $(EPISODES) --runs $(RUNS); fi
 	@$(BIN)/abps report $(RUN) --out $(RUN)/report.html
-	@$(BIN)/abps evaluate $(RUN) --which best --episodes 10
+	@$(BIN)/abps evaluate $(RUN) --episodes 10
 	@echo "Look at it: open $(RUN)/report.html in a browser. Every other command: $(BIN)/abps --help"
 
 test: $(VENV)/.installed-test ## run the tests
