@@ -73,7 +73,7 @@ def test_it_opens_and_filters(report: Path, open_page: Callable[..., Any]) -> No
 def test_axes_and_quantities_change_the_curves(report: Path, open_page: Callable[..., Any]) -> None:
     page = open_page(report)
     seen = set()
-    for name in ("steps", "minutes", "episodes", "current centre", "discounted", "mean"):
+    for name in ("steps", "minutes", "episodes", "maximum so far", "discounted", "mean"):
         page.get_by_label(name, exact=True).check()
         page.wait_for_selector("#curve-panels svg path.curve")
         panel = page.locator("#curve-panels figure >> nth=0")

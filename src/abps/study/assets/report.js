@@ -2,13 +2,13 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const STATISTICS = { iqm: "interquartile mean", mean: "mean", median: "median" };
 const state = {
-  tasks: new Set(data.tasks), labels: new Set(data.labels), axis: "episodes", kind: "max", discount: "return",
+  tasks: new Set(data.tasks), labels: new Set(data.labels), axis: "episodes", kind: "centre", discount: "return",
   statistic: "iqm", runs: false, run: 0,
 };
 const byId = (id) => document.getElementById(id);
 const fill = (id, ...children) => byId(id).replaceChildren(...children);
 const quantity = () => `${state.kind}_${state.discount}`;
-const quantityName = () => `${state.discount === "discounted" ? "discounted " : ""}return, ${state.kind === "max" ? "maximum so far" : "current centre"}`;
+const quantityName = () => `${state.discount === "discounted" ? "discounted " : ""}return, ${state.kind === "max" ? "maximum so far" : "current policy"}`;
 const chosen = (item) => state.tasks.has(item.task) && state.labels.has(item.label);
 
 function drawWarnings() {
@@ -43,7 +43,7 @@ function drawControls() {
   if (data.tasks.length > 1) parts.push(setChips("Tasks", "tasks", data.tasks));
   parts.push(setChips("Searches", "labels", data.labels, (label) => swatch(data.style[label])));
   parts.push(oneOf("Over", "axis", [["episodes", "episodes"], ["steps", "steps"], ["minutes", "minutes"]]));
-  parts.push(oneOf("Return of", "kind", [["max", "maximum so far"], ["centre", "current centre"]]));
+  parts.push(oneOf("Return of", "kind", [["centre", "current policy"], ["max", "maximum so far"]]));
   parts.push(oneOf("Rewards", "discount", [["return", "undiscounted"], ["discounted", "discounted"]]));
   parts.push(oneOf("Over seeds", "statistic", [["iqm", "IQM"], ["mean", "mean"], ["median", "median"]]));
   parts.push(chips("Show", "runs", "checkbox", [["runs", "single runs"]], () => state.runs, (_, on) => { state.runs = on; }));
