@@ -101,9 +101,9 @@ def maximise(
     dropped += int(bad.sum())
     allowed = _outside(points, avoid, avoid_radius, scale) & ~bad
     if allowed.any():
-        lane = int(np.argmax(np.where(allowed, reached, -np.inf)))
-        value = float(reached[lane])
-        best = Maximum(points[lane], value, int(chosen[lane]), value > top, "", 0, 0)
+        place = int(np.argmax(np.where(allowed, reached, -np.inf)))
+        value = float(reached[place])
+        best = Maximum(points[place], value, int(chosen[place]), value > top, "", 0, 0)
     screened = [index for index in order if free[index]]
     if screened and (best is None or values[screened[0]] > best.value):
         index = screened[0]

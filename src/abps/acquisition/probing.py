@@ -5,7 +5,7 @@ All lengths are in the coordinates of the chart. Shapes: d parameters, f failed 
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from abps.arrays import Array
 from abps.model.posterior import GradientPosterior
 from abps.settings import Part, require, setting
 
-__all__ = ["GaussianProbes", "MaximiseCriterion", "Probe", "Probing"]
+__all__ = ["GaussianProbes", "HasCriterion", "MaximiseCriterion", "Probe", "Probing"]
 
 
 class Probe(NamedTuple):
@@ -36,6 +36,17 @@ class Probing(Part, ABC):
     @abstractmethod
     def choose(self, posterior: GradientPosterior, avoid: list[Array], rng: np.random.Generator) -> Probe:
         """The next point to measure, away from failed ones (d,)."""
+
+
+@runtime_checkable
+class HasCriterion(Protocol):
+    """What a probing may offer beside the contract: the criterion that figures draw, and where it is looked for."""
+
+    @property
+    def criterion(self) -> Criterion: ...
+
+    @property
+    def radius(self) -> float: ...
 
 
 @dataclass(frozen=True)

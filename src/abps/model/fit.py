@@ -466,11 +466,11 @@ def _search(
         chosen[-1] = 0
     best, winner = starts[chosen[0]], names[chosen[0]]
     if len(chosen) > 1:
-        best, lane = _explore(likelihood, starts[chosen], lower, upper, effort, rng)
-        winner = names[chosen[lane]] if lane < len(chosen) else "around"
+        best, place = _explore(likelihood, starts[chosen], lower, upper, effort, rng)
+        winner = names[chosen[place]] if place < len(chosen) else "around"
     found = _descend(likelihood, best[None], lower, upper, effort, _PROGRESS)
     parameters, value = found.points[0], -float(found.losses[0])
-    if not value >= values[order[0]]:  # Every lane was bad.
+    if not value >= values[order[0]]:  # Every place was bad.
         parameters, value, winner = starts[order[0]], float(values[order[0]]), names[order[0]]
     return Fit(
         likelihood.hyper(parameters), float(value), winner, "", likelihood.evaluations, likelihood.jitter(parameters)
@@ -496,8 +496,8 @@ def _explore(
         )
         points, losses = np.concatenate([points, found.points]), np.concatenate([losses, found.losses])
         ended = np.concatenate([ended, found.ended])
-    lane = int(np.argmin(np.where(ended, losses, np.inf)))
-    return points[lane], lane
+    place = int(np.argmin(np.where(ended, losses, np.inf)))
+    return points[place], place
 
 
 def _neighbour(optimum: Array, d: int, lower: Array, upper: Array, rng: np.random.Generator, *, swap: bool) -> Array:

@@ -1,14 +1,14 @@
 """Projected L-BFGS for many starts at once: one vectorised evaluation advances every start by one trial step.
 
-Shapes: m starts (lanes), d coordinates, h stored pairs. An optimiser of one start at a time spends more on its own
-bookkeeping than the engine spends on a criterion, and the engine's cost per candidate falls when it is given many;
-hence the lanes, which share nothing but the calls.
+Shapes: m starts, d coordinates, h stored pairs. An optimiser of one start at a time spends more on its own bookkeeping
+than the engine spends on a criterion, and the engine's cost per candidate falls when it is given many; hence all starts
+move together, and share nothing but the calls.
 
-Every lane minimises within true bounds by the two-metric projection: coordinates at a bound whose gradient points out
+Every start minimises within true bounds by the two-metric projection: coordinates at a bound whose gradient points out
 of the box are held, the quasi-Newton direction is computed in the others from the pairs restricted to them (in the
 compact form, so that one batched solve replaces the two loops), and the step is projected onto the box and shortened
 until the value falls enough (Armijo along the projected path). A pair without positive curvature among the free
-coordinates is left out. A lane ends when its projected gradient or its progress is small; a lane whose value or
+coordinates is left out. A start ends when its projected gradient or its progress is small; a start whose value or
 gradient is not finite where it starts is bad, while a trial step to such a place is only shortened.
 """
 
@@ -27,28 +27,28 @@ _DECREASE = 1e-4
 _CURVATURE = 1e-10
 """A pair enters only when sᵀy exceeds this fraction of yᵀy."""
 _SHORTENINGS = 25
-"""Times a step may be shortened before its lane is taken to have converged."""
+"""Times a step may be shortened before its start is taken to have converged."""
 
 
 class Descent(NamedTuple):
-    """Where the lanes ended."""
+    """Where the starts ended."""
 
     points: Array
     """(m, d), inside the box."""
     losses: Array
     """(m,)"""
     bad: NDArray[np.bool_]
-    """(m,) lanes whose start has no finite value or gradient."""
+    """(m,) starts whose start has no finite value or gradient."""
     ended: NDArray[np.bool_]
-    """(m,) lanes that went on to their end: neither bad, nor given up for being behind or merged."""
+    """(m,) starts that went on to their end: neither bad, nor given up for being behind or merged."""
     merged: NDArray[np.bool_]
-    """(m,) lanes that gave up for being on the way to a better lane's minimum."""
+    """(m,) starts that gave up for being on the way to a better start's minimum."""
     evaluations: int
     """Evaluations of single candidates."""
 
 
-class _Lanes:
-    """The lanes under way, one row each in every array; `select` drops the rows of those that have ended."""
+class _Moving:
+    """The starts under way, one row each in every array; `select` drops the rows of those that have ended."""
 
     def __init__(self, x: Array, loss: Array, gradient: Array, pairs: int) -> None:
         m, d = x.shape
@@ -69,7 +69,7 @@ class _Lanes:
             setattr(self, name, value[keep])
 
     def accept(self, rows: NDArray[np.intp], x: Array, loss: Array, gradient: Array) -> None:
-        """Move the lanes `rows` to x (their rows of it), and remember the pair."""
+        """Move the starts `rows` to x (their rows of it), and remember the pair."""
         pairs = self.born.shape[1]
         slots = self.iterations[rows] % pairs
         self.memory[rows, slots] = x - self.x[rows]
@@ -96,10 +96,10 @@ class _Lanes:
         triangle = products * ((ages[:, :, None] <= ages[:, None, :]) & (ages[:, :, None] > 0))
         triangle[:, diagonal, diagonal] += ~valid
         # The newest valid pair sets the scale γ; without one, the first step has at most length 1.
-        lanes, newest = np.arange(len(ages)), ages.argmax(1)
+        every, newest = np.arange(len(ages)), ages.argmax(1)
         short = 1.0 / np.maximum(1.0, np.sqrt(np.einsum("md,md->m", slope, slope)))
-        ratio = curvature[lanes, newest] / np.where(valid, sizes, 1.0)[lanes, newest]
-        scale = np.where(valid[lanes, newest], ratio, short)[:, None]
+        ratio = curvature[every, newest] / np.where(valid, sizes, 1.0)[every, newest]
+        scale = np.where(valid[every, newest], ratio, short)[:, None]
         along = (self.memory @ slope[:, :, None])[:, :, 0]  # Sᵀg, then Yᵀg
         try:
             first = np.linalg.solve(triangle, (valid * along[:, :pairs])[:, :, None])  # R⁻¹Sᵀg
@@ -138,66 +138,66 @@ def minimise_starts(
         starts: (m, d); moved into the box.
         lower: (d,) lower bounds.
         upper: (d,) upper bounds.
-        iterations: accepted steps of one lane, at most.
-        progress: a lane ends when a step lowers the loss by less than this, relative to max(|loss|, 1).
-        flatness: a lane ends when no coordinate of its projected gradient is larger.
+        iterations: accepted steps of one start, at most.
+        progress: a start ends when a step lowers the loss by less than this, relative to max(|loss|, 1).
+        flatness: a start ends when no coordinate of its projected gradient is larger.
         pairs: steps and gradient changes that are remembered.
-        check_every: after every so many rounds a lane may give up, for one of the two reasons below; 0: none does.
+        check_every: after every so many rounds a start may give up, for one of the two reasons below; 0: none does.
         catch_up_legs: it does when so many more legs that lower its loss as the last one did would not reach the
             lowest.
         merge: it does when it is closer than this to a better one (largest coordinate, as a fraction of the box): both
             are on the way to one minimum.
-        known: points (k, d) and losses (k,) of minima that are known already, with which the lanes compete.
+        known: points (k, d) and losses (k,) of minima that are known already, with which the starts compete.
     """
     points = np.clip(starts, lower, upper)
     losses, gradients = objective(points)
     m, evaluations, rounds = len(points), len(points), 0
     bad = ~_finite(losses, gradients)
-    lanes = _Lanes(points.copy(), np.array(losses), np.array(gradients), pairs)
+    moving = _Moving(points.copy(), np.array(losses), np.array(gradients), pairs)
     if known is not None:
         points, losses = np.concatenate([points, known[0]]), np.concatenate([losses, known[1]])
     losses = np.array(losses)
     ended, merged = ~bad, np.zeros(m, dtype=bool)
-    running = ~bad & ~_flat(lanes, lower, upper, flatness)
+    running = ~bad & ~_flat(moving, lower, upper, flatness)
     while running.any():
         if not running.all():
-            lanes.select(running)
-        running = _round(lanes, objective, lower, upper, progress)
+            moving.select(running)
+        running = _round(moving, objective, lower, upper, progress)
         rounds, evaluations = rounds + 1, evaluations + len(running)
-        running &= (lanes.iterations < iterations) & ~_flat(lanes, lower, upper, flatness)
-        points[lanes.index], losses[lanes.index] = lanes.x, lanes.loss
+        running &= (moving.iterations < iterations) & ~_flat(moving, lower, upper, flatness)
+        points[moving.index], losses[moving.index] = moving.x, moving.loss
         if check_every and rounds % check_every == 0:
-            behind = lanes.loss - catch_up_legs * (lanes.before - lanes.loss) > np.nanmin(losses)
-            follows = _merged(lanes, points, losses, merge * (upper - lower))
-            merged[lanes.index[running & ~behind & follows]] = True
-            ended[lanes.index[running & (behind | follows)]] = False
+            behind = moving.loss - catch_up_legs * (moving.before - moving.loss) > np.nanmin(losses)
+            follows = _merged(moving, points, losses, merge * (upper - lower))
+            merged[moving.index[running & ~behind & follows]] = True
+            ended[moving.index[running & (behind | follows)]] = False
             running &= ~(behind | follows)
-            lanes.before = lanes.loss.copy()
+            moving.before = moving.loss.copy()
     return Descent(points[:m], losses[:m], bad, ended, merged, evaluations)
 
 
 def _round(
-    lanes: _Lanes, objective: Callable[[Array], tuple[Array, Array]], lower: Array, upper: Array, progress: float
+    moving: _Moving, objective: Callable[[Array], tuple[Array, Array]], lower: Array, upper: Array, progress: float
 ) -> NDArray[np.bool_]:
-    """One trial step of every lane; returns which lanes still make progress."""
-    held = (lanes.x <= lower) & (lanes.gradient > 0.0) | (lanes.x >= upper) & (lanes.gradient < 0.0)
-    direction = lanes.direction(np.where(held, 0.0, 1.0))
-    trial = np.minimum(np.maximum(lanes.x + lanes.length[:, None] * direction, lower), upper)
+    """One trial step of every start; returns which starts still make progress."""
+    held = (moving.x <= lower) & (moving.gradient > 0.0) | (moving.x >= upper) & (moving.gradient < 0.0)
+    direction = moving.direction(np.where(held, 0.0, 1.0))
+    trial = np.minimum(np.maximum(moving.x + moving.length[:, None] * direction, lower), upper)
     loss, gradient = objective(trial)
-    predicted = np.einsum("md,md->m", lanes.gradient, trial - lanes.x)
-    rise = loss - lanes.loss
+    predicted = np.einsum("md,md->m", moving.gradient, trial - moving.x)
+    rise = loss - moving.loss
     good = (predicted < 0.0) & (rise <= _DECREASE * predicted) & _finite(loss, gradient)
-    size = np.maximum(np.maximum(np.abs(lanes.loss), np.abs(loss)), 1.0)
+    size = np.maximum(np.maximum(np.abs(moving.loss), np.abs(loss)), 1.0)
     on = ~(good & (-rise <= progress * size))
     if not good.all():
         # The minimum of the parabola through value, slope and new value; a tenth where that means nothing.
         cut = -0.5 * predicted / (rise - predicted)
         cut = np.where((predicted < 0.0) & np.isfinite(cut), np.clip(cut, 0.1, 0.5), 0.1)
-        lanes.length = np.where(good, lanes.length, lanes.length * cut)
-        lanes.shortened += ~good
-        on &= lanes.shortened <= _SHORTENINGS
+        moving.length = np.where(good, moving.length, moving.length * cut)
+        moving.shortened += ~good
+        on &= moving.shortened <= _SHORTENINGS
     rows = np.flatnonzero(good)
-    lanes.accept(rows, trial[rows], loss[rows], gradient[rows])
+    moving.accept(rows, trial[rows], loss[rows], gradient[rows])
     return on
 
 
@@ -205,16 +205,16 @@ def _finite(losses: Array, gradients: Array) -> NDArray[np.bool_]:
     return np.isfinite(losses + np.einsum("md,md->m", gradients, gradients))
 
 
-def _flat(lanes: _Lanes, lower: Array, upper: Array, flatness: float) -> NDArray[np.bool_]:
-    """Whether a gradient step would leave the lane where it is, up to `flatness`."""
-    moved = np.minimum(np.maximum(lanes.x - lanes.gradient, lower), upper) - lanes.x
+def _flat(moving: _Moving, lower: Array, upper: Array, flatness: float) -> NDArray[np.bool_]:
+    """Whether a gradient step would leave the start where it is, up to `flatness`."""
+    moved = np.minimum(np.maximum(moving.x - moving.gradient, lower), upper) - moving.x
     return np.abs(moved).max(1) <= flatness
 
 
-def _merged(lanes: _Lanes, points: Array, losses: Array, distance: Array) -> NDArray[np.bool_]:
-    """Which lanes are within `distance` (d,) of where a better lane is or ended."""
-    merged = np.zeros(len(lanes.index), dtype=bool)
-    for row, own in enumerate(lanes.index):
+def _merged(moving: _Moving, points: Array, losses: Array, distance: Array) -> NDArray[np.bool_]:
+    """Which starts are within `distance` (d,) of where a better start is or ended."""
+    merged = np.zeros(len(moving.index), dtype=bool)
+    for row, own in enumerate(moving.index):
         better = (losses < losses[own]) | ((losses == losses[own]) & (np.arange(len(losses)) < own))
         merged[row] = bool((np.abs(points[better] - points[own]) <= distance).all(1).any())
     return merged

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from abps.acquisition.base import Criterion
-from abps.acquisition.probing import MaximiseCriterion
+from abps.acquisition.probing import HasCriterion
 from abps.arrays import Array
 from abps.data.window import Point
 from abps.errors import ConfigError, RunError
@@ -71,7 +71,7 @@ def search_slices(search: LocalSearch, probes: int = 2) -> list[Acquisition]:
             single parameter.
     """
     probing = search.config.probing
-    if not isinstance(probing, MaximiseCriterion):
+    if not isinstance(probing, HasCriterion):
         raise ConfigError("this search chooses its probes without an acquisition function; there is nothing to draw")
     return model_slices(growing_models(search, probes), probing.criterion, probing.radius)
 
