@@ -7,9 +7,9 @@
 
 A search runs with its default settings (preset `cpu`); what is evaluated is its current policy, by ten fresh episodes.
 CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy as ABS (linear, tanh, with bias, raw observations) and the
-same undiscounted return (`cma-nobias`: without the bias); its current policy is the mean of its distribution. Settings
-of ABS were chosen on seeds 0 to 6 (and 100 to 104, seen once); the seeds from 200 on were not looked at before. Results
-are appended to `own_tasks.jsonl`, one line per run.
+same undiscounted return (`cma-nobias`: without the bias; `untrained`: no training at all); its current policy is the
+mean of its distribution. Settings of ABS were chosen on seeds 0 to 6 (and 100 to 104, seen once); the seeds from 200 on
+were not looked at before. Results are appended to `own_tasks.jsonl`, one line per run.
 """
 
 import argparse
@@ -85,6 +85,14 @@ def train_search(bench: Bench, search_name: str) -> None:
         search.tell(query, [bench.run(query.policy, lambda: search.incumbent) for _ in range(query.episodes)])
 
 
+def evaluate_untrained(bench: Bench) -> None:
+    """The policy that ABS and CMA-ES start from."""
+    space = PolicySpace(LinearTanh(bias=True), bench.task.spec)
+    policy = space.policy(space.initial(), Normaliser.empty(bench.task.spec.observation_dim))
+    bench.returns = dict.fromkeys(bench.marks, bench.evaluate(policy))
+    bench.seconds["episodes"] = float("nan")
+
+
 def train_cma(bench: Bench, bias: bool) -> None:
     """pycma's ask and tell; its distribution's mean is the current policy."""
     import cma
@@ -113,7 +121,12 @@ def run(arguments: argparse.Namespace) -> None:
                 if (search, task, seed, marks[-1]) in done:
                     continue
                 bench, start = Bench(task, seed, marks), time.perf_counter()
-                train_cma(bench, search == "cma") if search.startswith("cma") else train_search(bench, search)
+                if search == "untrained":
+                    evaluate_untrained(bench)
+                elif search.startswith("cma"):
+                    train_cma(bench, search == "cma")
+                else:
+                    train_search(bench, search)
                 thinking = time.perf_counter() - start - sum(bench.seconds.values())
                 row = {"search": search, "task": task, "seed": seed, "returns": bench.returns}
                 row |= {"seconds_episodes": bench.seconds["episodes"], "seconds_thinking": thinking}
