@@ -12,7 +12,7 @@ episode's start state (tasks with random starts or goals), and an offset of path
 Shapes: n points, d parameters, k critics.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -27,7 +27,7 @@ from abps.model.advantage import advantage_gradients
 from abps.model.gp import Model, PriorMean
 from abps.model.neighbourhood import Neighbourhood, visits_of
 from abps.model.posterior import Features
-from abps.model.prior import Prior, PriorLearner, Timed, stored
+from abps.model.prior import Prior, PriorLearner, Timed, cosine, stored
 from abps.policies.policy import PolicySpace
 from abps.settings import require, setting
 
@@ -83,7 +83,7 @@ class AscentMemory:
     critics: Any = None
     diverged: int = 0
     agreement: float = 0.0
-    slope: float = field(default=0.0)
+    slope: float = 0.0
 
 
 class AscentLearner(PriorLearner):
@@ -166,12 +166,11 @@ class AscentLearner(PriorLearner):
         return columns
 
     def metrics(self, model: Model, iteration: int) -> dict[str, Any]:
-        gradient, mu = model.prior.slope(), model.posterior.mu
-        lengths = float(np.linalg.norm(gradient) * np.linalg.norm(mu))
+        gradient = model.prior.slope()
         return {
             "critics_agreement": self._memory.agreement,
             "critics_slope": self._memory.slope,
             "critics_diverged": self._memory.diverged,
             "mean_gradient_norm": float(np.linalg.norm(gradient)),
-            "mean_gradient_cosine": float(gradient @ mu) / lengths if lengths > 0 else None,
+            "mean_gradient_cosine": cosine(gradient, model.posterior.mu),
         }

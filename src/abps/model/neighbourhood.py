@@ -11,7 +11,7 @@ import numpy as np
 from abps.arrays import Array
 from abps.data.visits import Visits
 from abps.data.window import Point
-from abps.model.chart import Chart, Coordinates
+from abps.model.chart import Chart, Coordinates, Identity
 from abps.policies.policy import Policy
 
 __all__ = ["Neighbourhood", "visits_of"]
@@ -52,8 +52,6 @@ class Neighbourhood:
     @cached_property
     def coordinates(self) -> Coordinates:
         """The chart at θ."""
-        from abps.model.chart import Identity
-
         return (self.chart or Identity()).at(self.centre, self.recent_visits)
 
     @cached_property
@@ -108,7 +106,7 @@ class Neighbourhood:
         changes = (after - centre.actions(visits.states)) / centre.spec.action_half
         return float(np.sqrt(np.square(changes).mean(axis=1) @ (visits.weights / visits.weights.sum())))
 
-    @property
+    @cached_property
     def recent_visits(self) -> Visits | None:
         """The states of the newest points (all, or `recent` of them) with their weights; None where none are kept."""
         newest = self.entries if self.recent is None else self.entries[-self.recent :]

@@ -28,7 +28,16 @@ from abps.seeding import generator
 from abps.settings import Part, require, setting
 from abps.state import NoMemory
 
-__all__ = ["AdvantageLearner", "AdvantageMemory", "AdvantagePrior", "ConstantPrior", "Prior", "PriorLearner", "stored"]
+__all__ = [
+    "AdvantageLearner",
+    "AdvantageMemory",
+    "AdvantagePrior",
+    "ConstantPrior",
+    "Prior",
+    "PriorLearner",
+    "cosine",
+    "stored",
+]
 
 Timed = Callable[[str], AbstractContextManager[None]]
 """Adds the time of a block to a phase of the iteration's metrics."""
@@ -225,7 +234,7 @@ class AdvantageLearner(PriorLearner):
             "weights": [float(weight) for weight in weights],
             "log_likelihood_constant": self._constant_likelihood(model, iteration),
             "mean_gradient_norm": float(np.linalg.norm(gradient)),
-            "mean_gradient_cosine": _cosine(gradient, model.posterior.mu),
+            "mean_gradient_cosine": cosine(gradient, model.posterior.mu),
             "critic_reset": memory.reset,
             "critics_diverged": memory.diverged,
         }
@@ -249,6 +258,6 @@ def stored(replay: Replay | None) -> Replay:
     return replay
 
 
-def _cosine(left: Array, right: Array) -> float | None:
+def cosine(left: Array, right: Array) -> float | None:
     lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
     return float(left @ right) / lengths if lengths > 0 else None
