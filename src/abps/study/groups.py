@@ -27,10 +27,12 @@ __all__ = [
     "Band",
     "Group",
     "Row",
+    "axis_values",
     "band",
     "group_runs",
     "improvements",
     "label_order",
+    "metric_of",
     "points",
     "summarise",
     "task_order",
@@ -46,7 +48,8 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
     "centre_discounted": ("eval_discounted", "centre_discounted"),
     "centre_return": ("eval_return", "centre_return"),
 }
-"""What can be plotted, and the metrics it is read from, a fresh evaluation before the centre's training episodes."""
+"""What can be plotted, and the metrics it is read from: the first that a run has at all. Evaluations come before the
+centre's training episodes, and one curve is never made of both."""
 
 TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
@@ -122,15 +125,25 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     return sorted(groups, key=lambda group: (task_order(group.task), label_order(group.label)))
 
 
+def metric_of(run: Run, quantity: str) -> str:
+    """The metric that a run's curve of a quantity is read from.
+
+    Raises:
+        ConfigError: unknown quantity.
+    """
+    if quantity not in QUANTITIES:
+        raise ConfigError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
+    names = QUANTITIES[quantity]
+    return next((name for name in names if np.isfinite(run.column(name)).any()), names[-1])
+
+
 def points(run: Run, quantity: str, axis: str) -> tuple[Array, Array]:
     """The curve of one run: x and y, (i,) each, without the iterations that have no value.
 
     Raises:
         ConfigError: unknown quantity or axis.
     """
-    if quantity not in QUANTITIES:
-        raise ConfigError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
-    y, x = run.column(*QUANTITIES[quantity]), _axis(run, axis)
+    y, x = run.column(metric_of(run, quantity)), axis_values(run, axis)
     keep = np.isfinite(x) & np.isfinite(y)
     # A resumed run may have written an iteration twice; time may start anew. Curves only ever go forward.
     return np.maximum.accumulate(x[keep]) if keep.any() else x[keep], y[keep]
@@ -167,7 +180,7 @@ def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
     """The x that every group of a task reached: comparisons are made there. NaN when nothing was measured."""
     ends = []
     for group in groups:
-        lasts = [x[-1] for run in group.runs if (x := _axis(run, axis)[np.isfinite(_axis(run, axis))]).size]
+        lasts = [x[-1] for run in group.runs if (x := _finite(axis_values(run, axis))).size]
         if lasts:
             ends.append(max(lasts) if group.complete else min(lasts))
     return float(min(ends)) if ends else math.nan
@@ -189,13 +202,18 @@ def thresholds(groups: Sequence[Group], given: Mapping[str, float] | None = None
     return {**found, **{task: value for task, value in (given or {}).items() if task in found}}
 
 
-def summarise(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> list[Row]:
+def summarise(
+    groups: Sequence[Group],
+    given: Mapping[str, float] | None = None,
+    *,
+    repetitions: int = statistics.REPETITIONS,
+) -> list[Row]:
     """One row per group, compared at the episode count that all groups of the task reached."""
     limits = thresholds(groups, given)
     rows = []
     for task, members in _by_task(groups).items():
         end = common_end(members)
-        rows += [_row(group, end, limits[task]) for group in members]
+        rows += [_row(group, end, limits[task], repetitions) for group in members]
     return rows
 
 
@@ -234,12 +252,21 @@ def label_order(label: str) -> tuple[int, str]:
     return (SEARCH_ORDER.index(base) if base in SEARCH_ORDER else len(SEARCH_ORDER)), label
 
 
-def _axis(run: Run, axis: str) -> Array:
+def axis_values(run: Run, axis: str) -> Array:
+    """The x of every outer iteration, (i,).
+
+    Raises:
+        ConfigError: unknown axis.
+    """
     if axis == "minutes":
         return run.column("seconds") / 60.0
     if axis not in AXES:
         raise ConfigError(f"unknown axis {axis!r}; known: {', '.join(AXES)}")
     return run.column(axis)
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
 
 
 def _statistic(name: str) -> statistics.Statistic:
@@ -303,7 +330,7 @@ def _finals(group: Group, quantity: str, end: float) -> Array:
     return np.array([value for value in values if np.isfinite(value)])
 
 
-def _row(group: Group, end: float, threshold: float) -> Row:
+def _row(group: Group, end: float, threshold: float, repetitions: int) -> Row:
     samples = {quantity: _finals(group, quantity, end) for quantity in QUANTITIES}
     for kind in ("return", "discounted"):
         areas = [statistics.area_under_curve(*points(run, f"max_{kind}", "episodes"), end=end) for run in group.runs]
@@ -321,18 +348,22 @@ def _row(group: Group, end: float, threshold: float) -> Row:
         episodes=end,
         steps=_at_end(group, "steps", end),
         minutes=_at_end(group, "seconds", end) / 60.0,
-        scores={name: _estimates(group, samples, name) for name in statistics.STATISTICS},
+        scores={name: _estimates(group, samples, name, repetitions) for name in statistics.STATISTICS},
         threshold=threshold,
         reached=statistics.reached(firsts),
     )
 
 
-def _estimates(group: Group, samples: Mapping[str, Array], statistic: str) -> dict[str, Estimate]:
+def _estimates(
+    group: Group, samples: Mapping[str, Array], statistic: str, repetitions: int
+) -> dict[str, Estimate]:
     estimates = {}
     for quantity, values in samples.items():
         if values.size:
             rng = generator(0, "summary", group.task, group.label, quantity)
-            estimates[quantity] = statistics.bootstrap([values], _statistic(statistic), rng)
+            estimates[quantity] = statistics.bootstrap(
+                [values], _statistic(statistic), rng, repetitions=repetitions if values.size > 1 else 1
+            )
     return estimates
 
 

@@ -9,7 +9,7 @@ Shapes: i outer iterations; every column is a float64 vector (i,) with NaN where
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
-__all__ = ["Run", "find_runs", "load_run", "load_runs", "reason_text"]
+__all__ = ["Episodes", "Run", "find_runs", "load_run", "load_runs", "reason_text"]
 
 
 MOVED_ASIDE = re.compile(r"\.old-\d+$")
@@ -37,6 +37,32 @@ MAX_MARKER_BYTES = 1024 * 1024
 
 RENAMED = {"evidence": "log_likelihood", "evidence_constant": "log_likelihood_constant"}
 """Metrics of runs of abps 0.1.0 → what they are called now."""
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """The training episodes of a run, one entry per line of its journal."""
+
+    returns: Array = field(default_factory=lambda: np.zeros(0))
+    """Undiscounted returns (n,); NaN where an episode failed."""
+    roles: tuple[str, ...] = ()
+    failures: tuple[tuple[int, str], ...] = ()
+    """Number and reason of every failed episode."""
+    steps: int = 0
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+    @staticmethod
+    def of(lines: Sequence[Mapping[str, Any]]) -> "Episodes":
+        """What journal lines say, whoever wrote them."""
+        values = [_number(line.get("return")) for line in lines]
+        return Episodes(
+            np.array([np.nan if value is None else value for value in values]),
+            tuple(str(line.get("role", "")) for line in lines),
+            tuple((i, str(line["failed"])[:MAX_TEXT]) for i, line in enumerate(lines) if line.get("failed")),
+            int(sum(_number(line.get("steps")) or 0.0 for line in lines)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +84,35 @@ class Run:
     failed_episodes: int = 0
     notes: tuple[str, ...] = field(default=())
     """What was wrong with the files, in words for the reader of a report."""
+    episodes: Episodes = field(default_factory=Episodes)
+    """What the journal says of the training episodes; empty where there is no journal."""
     _columns: dict[tuple[str, ...], Array] = field(default_factory=dict, repr=False)
     """Columns already extracted: a report asks for the same one dozens of times."""
+
+    @property
+    def episodes_run(self) -> int:
+        """Training episodes that ran, those of an outer iteration under way included."""
+        counted = self.column("episodes")
+        return max(len(self.episodes), int(np.nan_to_num(counted).max(initial=0.0)))
+
+    @property
+    def budget(self) -> int:
+        """Episodes that the run may use; 0: no limit of that kind."""
+        budget = self.config.get("budget")
+        episodes = budget.get("episodes") if isinstance(budget, Mapping) else None
+        return episodes if isinstance(episodes, int) and not isinstance(episodes, bool) else 0
+
+    @property
+    def evaluation_episodes(self) -> int | None:
+        """Episodes of one evaluation, if the settings say so."""
+        settings = self.config.get("run")
+        episodes = settings.get("evaluation_episodes") if isinstance(settings, Mapping) else None
+        return episodes if isinstance(episodes, int) and not isinstance(episodes, bool) else None
+
+    @property
+    def steps_run(self) -> int:
+        """Environment steps of those episodes."""
+        return max(self.episodes.steps, int(np.nan_to_num(self.column("steps")).max(initial=0.0)))
 
     @property
     def name(self) -> str:
@@ -131,11 +184,11 @@ def load_run(path: Path) -> Run:
     config = _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
     metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes))
-    journal = _lines(path / "journal.jsonl", notes, required=False)
-    failed_episodes = sum(1 for line in journal if line.get("failed"))
+    episodes = Episodes.of(_lines(path / "journal.jsonl", notes, required=False))
+    failed = len(episodes.failures)
     status, reason = _status(path)
     task, search, seed = _identity(path, config, notes)
-    return Run(path, task, search, seed, status, reason, config, versions, metrics, failed_episodes, tuple(notes))
+    return Run(path, task, search, seed, status, reason, config, versions, metrics, failed, tuple(notes), episodes)
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -159,7 +212,11 @@ def _walk(path: Path) -> Iterator[Path]:
         yield path
         return
     if path.is_dir() and not path.is_symlink():
-        for child in sorted(path.iterdir()):
+        try:
+            children = sorted(path.iterdir())
+        except OSError:
+            return  # Deleted since, or somebody else's: what can be read is shown.
+        for child in children:
             if child.is_dir() and not child.name.startswith(".") and not MOVED_ASIDE.search(child.name):
                 yield from _walk(child)
 
