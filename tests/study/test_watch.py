@@ -21,7 +21,8 @@ from abps.study.grid import Cell
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import Schedule
 from abps.study.tensorboard import TensorBoardExport
-from abps.study.watch import duration, overview, study_time_left
+from abps.study.watch import overview, study_time_left
+from abps.study.words import duration
 from abps.tasks.catalogue import task_config
 
 

@@ -10,7 +10,8 @@ from rich.live import Live
 
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
-from abps.study.watch import duration, overview
+from abps.study.watch import overview
+from abps.study.words import duration
 
 __all__ = ["LineView", "LiveView", "View", "make_view"]
 
@@ -89,7 +90,7 @@ class LiveView:
         if time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
             snapshots = [self._snapshot(item) for item in schedule.states]
-            self._live.update(overview(snapshots, self._console.height, self._note), refresh=True)
+            self._live.update(overview(snapshots, self._console.height, self._note, self._console.width), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

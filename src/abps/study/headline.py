@@ -22,9 +22,6 @@ __all__ = ["Standing", "facts", "run_headline", "standard_errors", "standing", "
 DOUBT = 2.0
 """Standard errors that are taken off a mean before it is believed."""
 
-SAME = 1e-9
-"""Share of a return by which two equal ones may differ."""
-
 STATISTIC = "iqm"
 NAMED = 6
 """Searches that a study's headline names."""
@@ -92,14 +89,12 @@ def run_headline(run: Run, threshold: float | None = None) -> str:
     now = standing(run)
     if not now.measured_by:
         return _nothing(run)
-    parts = [f"Current policy {number(now.current)} after {count(int(_end(run)), 'episode')}"]
+    parts = [f"Current policy {number(now.current)} after {count(run.episodes_run, 'episode')}"]
     if threshold is not None:
         x, y = points(run, "centre_return", "episodes")
         first = next((at for at, value in zip(x, y, strict=True) if value >= threshold), None)
         reached = f"reached {number(threshold)} after {first:.0f}" if first is not None else ""
         parts.append(reached or f"has not reached {number(threshold)}")
-    elif now.highest - now.current <= SAME * abs(now.highest):
-        parts.append("its highest so far" if now.reached >= _end(run) else f"first reached after {now.reached:.0f}")
     else:
         parts.append(f"reached {number(now.highest)} after {now.reached:.0f}")
     if math.isfinite(now.believable):
@@ -146,20 +141,15 @@ def _ranking(task: str, ranked: Sequence[Row]) -> str:
         told.append(f"{row.label} {number(estimate.value)}{between}")
     seeds = sorted({row.runs for row in ranked})
     over = count(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {count(seeds[-1], 'seed')}"
-    kind = f"interquartile mean of {over}" if seeds[-1] > 1 else over
+    kind = f"current policy, interquartile mean of {over}" if seeds[-1] > 1 else f"current policy, {over}"
     episodes = count(int(ranked[0].episodes), "episode")
-    return f"{task}: current policy after {episodes} ({kind}): {listing(told, NAMED)}."
+    return f"{task}, after {episodes}: {listing(told, NAMED)} ({kind})."
 
 
 def _nothing(run: Run) -> str:
     if run.status == "failed":
         return f"The run failed after {count(run.episodes_run, 'episode')}, before a policy was measured."
     return f"No outer iteration is finished yet: {count(run.episodes_run, 'episode')} so far."
-
-
-def _end(run: Run) -> float:
-    """Episodes at the newest point of the curve."""
-    return float(points(run, "centre_return", "episodes")[0][-1])
 
 
 def _evaluated(run: Run) -> str:

@@ -24,20 +24,26 @@ class Notice:
     text: str
 
 
-def warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[Notice]:
-    """What a reader must know before believing the numbers, most serious first."""
+def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = False) -> list[Notice]:
+    """What a reader must know before believing the numbers, most serious first.
+
+    Args:
+        runs: all runs.
+        groups: the same, in groups.
+        under_way: the runs are being watched: that some are not finished, or few, is no news.
+    """
     found: list[Notice] = []
     failed = [run for run in runs if run.status == "failed"]
     if failed:
         found.append(Notice("error", f"{count(len(failed), 'run')} failed: {_names(failed)}"))
     unfinished = [run for run in runs if run.status == "unfinished"]
-    if unfinished:
+    if unfinished and not under_way:
         found.append(Notice("warning", f"{count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
     found += _mixed(runs, "mujoco", "error", "the physics differ between MuJoCo versions, returns are not comparable")
     found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
     found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
     found += _mixed(runs, "commit", "note", "runs were made by different commits")
-    found += _seed_warnings(groups)
+    found += [] if under_way else _seed_warnings(groups)
     found += [w for group in groups for w in _duplicate_warnings(group)]
     broken = [run for run in runs if run.failed_episodes]
     if broken:

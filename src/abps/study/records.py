@@ -21,7 +21,7 @@ from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
-__all__ = ["Episodes", "Run", "find_runs", "load_run", "load_runs", "reason_text"]
+__all__ = ["Episodes", "Run", "find_runs", "finite_number", "load_run", "load_runs", "reason_text"]
 
 
 MOVED_ASIDE = re.compile(r"\.old-\d+$")
@@ -56,12 +56,12 @@ class Episodes:
     @staticmethod
     def of(lines: Sequence[Mapping[str, Any]]) -> "Episodes":
         """What journal lines say, whoever wrote them."""
-        values = [_number(line.get("return")) for line in lines]
+        values = [finite_number(line.get("return")) for line in lines]
         return Episodes(
             np.array([np.nan if value is None else value for value in values]),
             tuple(str(line.get("role", "")) for line in lines),
             tuple((i, str(line["failed"])[:MAX_TEXT]) for i, line in enumerate(lines) if line.get("failed")),
-            int(sum(_number(line.get("steps")) or 0.0 for line in lines)),
+            int(sum(finite_number(line.get("steps")) or 0.0 for line in lines)),
         )
 
 
@@ -121,13 +121,13 @@ class Run:
 
     def has(self, name: str) -> bool:
         """Whether at least one iteration has a number (or list of numbers) under `name`."""
-        return any(_number(row.get(name)) is not None or _numbers(row.get(name)) for row in self.metrics)
+        return any(finite_number(row.get(name)) is not None or _numbers(row.get(name)) for row in self.metrics)
 
     def column(self, *names: str) -> Array:
         """The values under the first of `names` that an iteration has; (i,), NaN where there is none."""
         if names not in self._columns:
             values = [
-                next((v for n in names if (v := _number(row.get(n))) is not None), np.nan) for row in self.metrics
+                next((v for n in names if (v := finite_number(row.get(n))) is not None), np.nan) for row in self.metrics
             ]
             column = np.array(values, dtype=np.float64)
             column.flags.writeable = False
@@ -314,7 +314,7 @@ def _identity(path: Path, config: Mapping[str, Any], notes: list[str]) -> tuple[
     return task, search, seed
 
 
-def _number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number or None; booleans, texts and lists are no numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -328,7 +328,7 @@ def _number(value: Any) -> float | None:
 def _numbers(value: Any) -> list[float]:
     if not isinstance(value, list):
         return []
-    return [number if (number := _number(part)) is not None else np.nan for part in value]
+    return [number if (number := finite_number(part)) is not None else np.nan for part in value]
 
 
 def _first_line(error: BaseException) -> str:

@@ -60,6 +60,8 @@ class Detail:
     """Whether every pair of searches is compared."""
     details: bool = True
     """Whether the page has the details of every run, or asks for those of one."""
+    under_way: bool = False
+    """Whether runs that are not finished are what one expects."""
 
 
 FULL = Detail()
@@ -137,7 +139,7 @@ def payload(
         "panels": PANELS,
         "settings": _settings(groups),
         "versions": _versions(runs),
-        "warnings": [{"level": item.level, "text": item.text} for item in warnings(runs, groups)],
+        "warnings": [{"level": item.level, "text": item.text} for item in warnings(runs, groups, under_way=detail.under_way)],
     }  # fmt: skip
 
 

@@ -43,6 +43,16 @@ function lineStyle(one) {
     points: { show: few, size: 5, fill: ink(one.number, alpha) } };
 }
 
+// The next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … below or above a value: where a logarithmic axis ends.
+function neat(value, round) {
+  const steps = [1, 2, 5, 10], power = 10 ** Math.floor(Math.log10(value)), share = value / power;
+  const step = round === Math.floor ? steps.filter((item) => item <= share * (1 + 1e-9)).pop() : steps.find((item) => item >= share * (1 - 1e-9));
+  return Number((step * power).toPrecision(3));
+}
+
+// On a logarithmic axis only powers of ten have a line; their neighbours would make a grey area.
+const tens = (_, splits) => splits.map((value) => (value && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6 ? value : null));
+
 class Chart {
   constructor(key) {
     this.key = key;
@@ -130,7 +140,7 @@ class Chart {
       legend: { show: false },
       scales: { x: { time: false, range: (_, low, high) => [low, high] }, y: { distr: this.options.log ? 3 : 1, range: (_, low, high) => this.range(low, high) } },
       series: this.styles,
-      axes: [{ ...axis, label: this.options.xLabel, labelSize: 18, size: 28, space: 64 }, { ...axis, size: 48, space: 34 }],
+      axes: [{ ...axis, label: this.options.xLabel, labelSize: 18, size: 28, space: 64 }, { ...axis, size: 48, space: 34, ...(this.options.log ? { grid: { ...axis.grid, filter: tens } } : {}) }],
       cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: (_, index) => (this.lines[index] && this.lines[index].kind === "main" ? node("div") : false), size: 8 },
         bind: { dblclick: () => () => { this.reset(); return null; } } },
       hooks: { setCursor: [(u) => this.follow(u)], setSelect: [(u) => this.select(u)], draw: [(u) => this.drawMarks(u)] },
@@ -142,7 +152,7 @@ class Chart {
 
   range(low, high) {
     if (!known(low) || !known(high)) return this.options.log ? [1, 10] : [0, 1];
-    if (this.options.log) return low === high ? [low / 2, high * 2] : [low / 1.15, high * 1.15];
+    if (this.options.log) return [neat(low / 1.02, Math.floor), neat(high * 1.02, Math.ceil)];
     const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
     const [floor, ceiling] = this.options.clip || [-Infinity, Infinity];
     return [Math.max(low - pad, floor - 0.02), Math.min(high + pad, ceiling + 0.02)];

@@ -33,6 +33,8 @@ function drawControls() {
 }
 
 // ---- settings and runs ----
+const MANY = 12; // Rows from which on a long table is folded.
+
 function mostCommon(values) {
   const counts = new Map();
   for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
@@ -52,14 +54,14 @@ function drawSettings() {
     const shown = [{ title: "Setting", value: (row) => row.name, cell: (row) => row.name }, ...columns.map(([group, index]) => ({
       title: `${group.task} · ${group.label}`, value: (row) => row.cells[index], cell: (row) => row.cells[index] ?? "–",
       style: (row) => (row.cells[index] === null ? "dim" : row.cells[index] !== common(row) ? "differs" : "") }))];
-    parts.push(node("h3", {}, "Settings that differ"));
-    if (data.settings.different.length) parts.push(node("p", { class: "lead" }, "Marked: not what most columns have. A dash: the search has no such setting."), sortedTable("settings", shown, data.settings.different));
-    else parts.push(node("p", {}, "None: all runs have the same settings."));
+    const different = data.settings.different.filter((row) => columns.some(([, index]) => row.cells[index] !== null));
+    if (different.length) parts.push(folded("settings", `Settings that differ (${different.length})`, different.length <= MANY,
+      node("p", { class: "lead" }, "Marked: not what most columns have. A dash: the search has no such setting."), sortedTable("settings", shown, different)));
+    else parts.push(node("p", {}, "All runs have the same settings."));
   }
   parts.push(pairs("same", single() ? `Settings (${data.settings.same.length})` : `Settings that are the same in all runs that have them (${data.settings.same.length})`, data.settings.same));
   if (!single()) {
     const values = (row) => row.values.map(([value, count]) => `${value} (${plural(count, "run")})`).join(", ");
-    parts.push(node("h3", {}, "Versions"));
     parts.push(data.versions.different.length
       ? sortedTable("versions", [{ title: "Package", value: (row) => row.name, cell: (row) => row.name }, { title: "Versions", value: values, cell: values, style: () => "differs" }], data.versions.different)
       : node("p", {}, "All runs were made with the same versions."));
@@ -90,7 +92,7 @@ function drawRuns() {
   ];
   if (data.live) columns.push({ title: "Episodes per minute", number: true, value: (run) => run.rate, cell: (run) => format(run.rate) }, { title: "Time left", number: true, value: (run) => run.left, cell: (run) => duration(run.left) });
   columns.push({ title: "Folder", value: (run) => run.path, cell: (run) => run.path, style: () => "path dim" });
-  fill("runs-table", folded("runs", plural(runs.length, "run"), runs.length <= 12 || Boolean(data.live), sortedTable("runs", columns, runs)));
+  fill("runs-table", folded("runs", plural(runs.length, "run"), runs.length <= MANY || Boolean(data.live), sortedTable("runs", columns, runs)));
 }
 
 // ---- drawing ----

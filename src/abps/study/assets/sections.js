@@ -69,7 +69,7 @@ function curvesLead() {
 
 function curveLegend() {
   const items = [];
-  const number = data.labels.length === 1 ? data.style[data.labels[0]] : 7;
+  const number = data.labels.length === 1 ? data.style[data.labels[0]] : 6;
   if (state.kind === "both") items.push(node("li", {}, swatch(number), "current policy"), node("li", {}, swatch(number, "max"), "maximum so far"));
   if (state.smooth !== "none") items.push(node("li", {}, swatch(number, "thin"), "before smoothing"));
   return items.length ? node("ul", { class: "legend" }, ...items) : null;

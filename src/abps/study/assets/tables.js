@@ -1,4 +1,4 @@
-// Tables that can be sorted by every column, and that become cards on a phone, so that nothing is ever cut off.
+// Tables that can be sorted by every column, and that become cards where they do not fit, so that nothing is ever cut off.
 
 // Columns: { title, number: bool, value: row → what is sorted by, cell: row → text or node, skip: bool (no card line) }.
 // `first` marks rows that begin a new block while the table is in its own order.
@@ -10,7 +10,20 @@ function sortedTable(id, columns, rows, { caption, first } = {}) {
   const body = sorted.map((row, index) => node("tr", { class: first && !order && first(row, sorted[index - 1]) ? "first" : null },
     ...columns.map((column, number) => bodyCell(column, row, number))));
   const table = node("table", {}, caption ? node("caption", { class: "visually-hidden" }, caption) : null, node("thead", {}, head), node("tbody", {}, ...body));
-  return node("div", {}, rows.length > 1 ? phoneSort(id, columns, order) : null, node("div", { class: "scroll cards" }, table));
+  const holder = node("div", {}, rows.length > 1 ? stackSort(id, columns, order) : null, node("div", { class: "scroll" }, table));
+  stackWhenNarrow(holder, table);
+  return holder;
+}
+
+// Measure the table as a table; where it is wider than its place, show every row as a card.
+function stackWhenNarrow(holder, table) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (holder.clientWidth === width || !holder.clientWidth) return;
+    width = holder.clientWidth;
+    holder.classList.remove("stack");
+    holder.classList.toggle("stack", table.offsetWidth > width);
+  }).observe(holder);
 }
 
 // Unknown values stay last, whichever way the others go.
@@ -49,14 +62,14 @@ function bodyCell(column, row, number) {
   return number === 0 ? node("th", { scope: "row" }, content) : node("td", { class: name || null, "data-label": column.title }, content);
 }
 
-// On a phone the head of a table is hidden; this takes its place.
-function phoneSort(id, columns, order) {
+// The head of a stack of cards is hidden; this takes its place.
+function stackSort(id, columns, order) {
   const choice = (column, index, way, word) => node("option", { value: `${index}.${way}`, selected: Boolean(order && order[0] === index && order[1] === way) }, `${column.title} ${word}`);
-  const select = node("select", { "data-focus": `phone sort ${id}` }, node("option", { value: "" }, "as given"),
+  const select = node("select", { "data-focus": `stack sort ${id}` }, node("option", { value: "" }, "as given"),
     ...columns.flatMap((column, index) => (column.value ? [choice(column, index, "down", "↓"), choice(column, index, "up", "↑")] : [])));
   select.addEventListener("change", () => {
     const [index, way] = select.value.split(".");
     setSort(id, Number(index), way);
   });
-  return node("label", { class: "phone-sort" }, "Sorted by ", select);
+  return node("label", { class: "stack-sort" }, "Sorted by ", select);
 }
