@@ -9,8 +9,9 @@ Shapes: g grid points.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,9 @@ __all__ = [
     "QUANTITIES",
     "Band",
     "Group",
+    "Recall",
     "Row",
+    "at_once",
     "axis_values",
     "band",
     "group_runs",
@@ -54,6 +57,15 @@ centre's training episodes, and one curve is never made of both."""
 TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
 THRESHOLD_FRACTION = 0.8
+
+
+Recall = Callable[[Hashable, Callable[[], Any]], Any]
+"""Gives what was computed under a key before, or computes it."""
+
+
+def at_once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """A `Recall` that remembers nothing."""
+    return make()
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,13 +219,23 @@ def summarise(
     given: Mapping[str, float] | None = None,
     *,
     repetitions: int = statistics.REPETITIONS,
+    recall: Recall = at_once,
 ) -> list[Row]:
-    """One row per group, compared at the episode count that all groups of the task reached."""
+    """One row per group, compared at the episode count that all groups of the task reached.
+
+    Args:
+        groups: what is compared.
+        given: task → return that counts as success.
+        repetitions: of the bootstrap.
+        recall: keeps rows of groups that have not changed.
+    """
     limits = thresholds(groups, given)
     rows = []
     for task, members in _by_task(groups).items():
         end = common_end(members)
-        rows += [_row(group, end, limits[task], repetitions) for group in members]
+        for group in members:
+            key = ("row", group.runs, len(group.left_out), end, limits[task])
+            rows.append(recall(key, lambda g=group, e=end, t=task: _row(g, e, limits[t], repetitions)))
     return rows
 
 

@@ -1,7 +1,7 @@
 """What a reader wants to know first, in words: how good the current policy is, since when, and what to believe.
 
 The *current policy* of a run is judged by fresh evaluation episodes; where there are none (a robot), by the training
-episodes of the centre. The two are named, never mixed. The maximum so far is the luckiest of many evaluations; the *best
+episodes at the centre or around it. The two are named, never mixed. The maximum so far is the luckiest of many evaluations; the *best
 believable* policy is the evaluated current policy with the highest mean less two standard errors of its own episodes.
 """
 
@@ -105,7 +105,7 @@ def run_headline(run: Run, threshold: float | None = None) -> str:
 def facts(run: Run) -> list[dict[str, str]]:
     """The numbers behind the headline, with units and what each of them is."""
     now, told = standing(run), []
-    shown = {"evaluation": _evaluated(run), "training": "mean of the centre's own training episodes; nothing evaluated"}
+    shown = {"evaluation": _evaluated(run), "training": "newest training episodes at it or around it: few, and noisy"}
     if now.measured_by:
         error = f" ± {number(now.error)}" if math.isfinite(now.error) else ""
         told.append(("Current policy", f"{number(now.current)}{error}", shown[now.measured_by]))
@@ -115,11 +115,23 @@ def facts(run: Run) -> list[dict[str, str]]:
     maximum = points(run, "max_return", "episodes")[1]
     if maximum.size:
         told.append(("Maximum so far", number(maximum[-1]), "luckiest evaluation of all, optimistic"))
-    told.append(("Episodes", number(run.episodes_run), f"{count(run.steps_run, 'step')}, {_iterations(run)}"))
+    if is_robot(run):
+        told += _robot_facts(run)
+    of = f" of {number(run.budget)}" if run.budget > run.episodes_run else ""
+    told.append(("Episodes", number(run.episodes_run) + of, f"{count(run.steps_run, 'step')}, {_iterations(run)}"))
     seconds = run.column("seconds")
     if np.isfinite(seconds).any():
         told.append(("Wall time", duration(float(np.nanmax(seconds))), "over all sessions"))
     return [{"name": name, "value": value, "note": note} for name, value, note in told]
+
+
+def _robot_facts(run: Run) -> list[tuple[str, str, str]]:
+    state, found = robot_state(run), []
+    if math.isfinite(state.best):
+        found.append(("Best single episode", number(state.best), f"episode {state.best_episode}; a lucky one, perhaps"))
+    found.append(("Failed", number(state.failed), f"the newest: {state.newest_reason}" if state.failed else "episodes"))
+    found.append(("Taken back", number(state.discarded), "copies are kept in the run's folder discarded"))
+    return found
 
 
 def study_headlines(rows: Sequence[Row]) -> list[str]:

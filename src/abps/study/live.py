@@ -40,11 +40,24 @@ REST = 3.0
 """Between two looks, so many times as long is waited as a look takes: watching must not slow the work down."""
 
 
+PATIENCE = 1.5
+"""Seconds that an answer waits for a look that is under way; then it says what was known before."""
+
+NOTHING_YET = "Reading the runs…"
+
+
 class Answer(NamedTuple):
     """JSON and a tag that changes with it."""
 
     body: bytes
     tag: str
+
+
+class Shown(NamedTuple):
+    """One state of the page, as Python holds it and as it is sent."""
+
+    content: dict[str, Any]
+    answer: Answer
 
 
 @dataclass
@@ -61,7 +74,7 @@ class Watched:
         now = self.follower.read()
         if self.run is None or now != self.seen:
             try:
-                self.run = _slim(load_run(self.follower.path))
+                self.run = _slim(load_run(self.follower.path, self.follower.config))
             except (AbpsError, OSError, ValueError):
                 return None
             self.seen = now
@@ -98,49 +111,63 @@ class LiveStudy:
         self._paths, self._every = [Path(path) for path in paths], every
         self._watched: dict[Path, Watched] = {}
         self._memo, self._lock = Memo(), threading.Lock()
-        self._content: dict[str, Any] = {}
+        self._looking: threading.Thread | None = None
         self._state: object = None
-        self._answer = Answer(b"", "")
+        self._shown = Shown({}, Answer(b"", ""))
+        self._error: Exception | None = None
         self._looked, self._took = float("-inf"), 0.0
+        self._show([], NOTHING_YET)
 
     def data(self) -> Answer:
-        """Everything the page shows, without the details of single runs."""
-        with self._lock:
-            self._look()
-            return self._answer
+        """Everything the page shows, without the details of single runs.
+
+        Raises:
+            Exception: whatever went wrong in the last look.
+        """
+        return self._refreshed().answer
 
     def page(self) -> str:
         """The page with what is known now inside."""
-        with self._lock:
-            self._look()
-            return render(self._content)
+        return render(self._refreshed().content)
 
     def details(self, name: str) -> bytes | None:
         """The details of one run, by its id; None when there is no such run (any more)."""
+        runs = self._refreshed().content["runs"]
+        found = next((run for run in runs if run["id"] == name), None)
+        if found is None:
+            return None
+        path = next((path for path in self._watched.copy() if str(path) == found["path"]), None)
+        return None if path is None else _json(run_details(load_run(path), points_per_run(len(runs)), FILM_BYTES))
+
+    def _refreshed(self) -> "Shown":
+        """What is known, after a look at the files; a look that takes long goes on while others are answered."""
         with self._lock:
-            self._look()
-            runs = [watched.run for watched in self._watched.values() if watched.run is not None]
-            found = next((run for run in runs if run_id(run) == name), None)
-            if found is None:
-                return None
-            most = points_per_run(len(runs))
-        return _json(run_details(load_run(found.path), most, FILM_BYTES))
+            due = time.monotonic() - self._looked >= max(self._every, REST * self._took)
+            if self._looking is None and due:
+                self._looking = threading.Thread(target=self._look, daemon=True, name="abps-look")
+                self._looking.start()
+            looking = self._looking
+        if looking is not None:
+            looking.join(PATIENCE)
+        if self._error is not None:
+            raise self._error
+        return self._shown
 
     def _look(self) -> None:
-        """Read what is new, unless that was done a moment ago."""
-        pause = max(self._every, REST * self._took)
-        if time.monotonic() - self._looked < pause:
-            return
         started = time.monotonic()
-        runs = self._read()
-        state = [(path, watched.version, watched.seen) for path, watched in self._watched.items()]
-        if state != self._state:
-            self._content = self._compute(runs, pause)
-            body = _json(self._content)
-            self._answer = Answer(body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
-            self._state = state
-        self._looked = time.monotonic()
-        self._took = self._looked - started
+        try:
+            runs = self._read()
+            state = [(path, watched.version, watched.seen) for path, watched in self._watched.items()]
+            if state != self._state:
+                self._show(runs)
+                self._state = state
+            self._error = None
+        except Exception as error:  # A look must not end the looking; the server says that it failed.
+            self._error = error
+        finally:
+            self._looked = time.monotonic()
+            self._took = self._looked - started
+            self._looking = None
 
     def _read(self) -> list[Run]:
         try:
@@ -150,13 +177,16 @@ class LiveStudy:
         self._watched = {path: self._watched.get(path) or Watched(Follower(path)) for path in paths}
         return [run for watched in self._watched.values() if (run := watched.read()) is not None]
 
-    def _compute(self, runs: Sequence[Run], pause: float) -> dict[str, Any]:
+    def _show(self, runs: Sequence[Run], headline: str = "") -> None:
         content = payload(runs, detail=LIVE, recall=self._memo.recall)
         self._memo.turn()
         seen = {run_id(w.run): w for w in self._watched.values() if w.run is not None}
         content["runs"] = [{**run, **_progress(seen[run["id"]])} for run in content["runs"]]
         title, subtitle = titles(content)
-        return {**content, "live": True, "every": pause, "title": title, "subtitle": subtitle}
+        content |= {"live": True, "every": max(self._every, REST * self._took), "title": title, "subtitle": subtitle}
+        content["headlines"] = [headline] if headline else content["headlines"]
+        body = _json(content)
+        self._shown = Shown(content, Answer(body, f'"{hashlib.sha256(body).hexdigest()[:24]}"'))
 
 
 def _progress(watched: Watched) -> dict[str, Any]:

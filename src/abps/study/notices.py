@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from abps.study.groups import Group
 from abps.study.records import Run
+from abps.study.robot import is_robot
 from abps.study.words import count, listing
 
 __all__ = ["Notice", "warnings"]
@@ -36,7 +37,7 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
     failed = [run for run in runs if run.status == "failed"]
     if failed:
         found.append(Notice("error", f"{count(len(failed), 'run')} failed: {_names(failed)}"))
-    unfinished = [run for run in runs if run.status == "unfinished"]
+    unfinished = [run for run in runs if run.status == "unfinished" and not is_robot(run)]  # Robots take their time.
     if unfinished and not under_way:
         found.append(Notice("warning", f"{count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
     found += _mixed(runs, "mujoco", "error", "the physics differ between MuJoCo versions, returns are not comparable")
@@ -48,7 +49,7 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
     broken = [run for run in runs if run.failed_episodes]
     if broken:
         total = sum(run.failed_episodes for run in broken)
-        found.append(Notice("note", f"{count(total, 'episode')} failed and did not count, in {_names(broken)}"))
+        found.append(Notice("note", f"{count(total, 'episode')} failed and gave no return, in {_names(broken)}"))
     found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
     return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
 

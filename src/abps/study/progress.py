@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from abps.errors import AbpsError
+from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
+from abps.run.files import read_bounded
 from abps.study.cells import is_locked
 from abps.study.records import finite_number, reason_text
 
@@ -65,6 +66,11 @@ class Follower:
         self._config: dict[str, Any] = {}
         self._config_time = 0
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """What `config.yaml` said when it was last read; empty: nothing readable."""
+        return self._config
+
     def read(self) -> Snapshot:
         """Look at the run as it is now."""
         self._read_config()
@@ -112,10 +118,10 @@ class Follower:
         try:
             changed = (self.path / "config.yaml").stat().st_mtime_ns
             if changed != self._config_time:
-                document = yaml.safe_load((self.path / "config.yaml").read_bytes())
-                self._config = document if isinstance(document, dict) else {}
                 self._config_time = changed
-        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+                document = parse_yaml(read_bounded(self.path / "config.yaml", MAX_CONFIG_BYTES))
+                self._config = document if isinstance(document, dict) else {}
+        except (OSError, AbpsError):
             pass  # Nothing there yet, or damaged: the folders' names serve.
 
     def _read_journal(self) -> None:

@@ -178,10 +178,15 @@ def load_runs(paths: Iterable[Path]) -> list[Run]:
     return [load_run(path) for path in find_runs(paths)]
 
 
-def load_run(path: Path) -> Run:
-    """Read one run directory; whatever is damaged is left out and noted."""
+def load_run(path: Path, config: Mapping[str, Any] | None = None) -> Run:
+    """Read one run directory; whatever is damaged is left out and noted.
+
+    Args:
+        path: the directory.
+        config: what its `config.yaml` says, if that was read already.
+    """
     path, notes = Path(path), []
-    config = _mapping(path / "config.yaml", parse_yaml, notes)
+    config = config or _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
     metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes))
     episodes = Episodes.of(_lines(path / "journal.jsonl", notes, required=False))

@@ -5,7 +5,7 @@ JSON, made again whenever something new is on disk (`study/live.py`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from abps.study.groups import (
     AXES,
     QUANTITIES,
     Group,
+    Recall,
     Row,
+    at_once,
     axis_values,
     band,
     group_runs,
@@ -66,10 +68,6 @@ class Detail:
 
 FULL = Detail()
 
-Recall = Callable[[Any, Callable[[], Any]], Any]
-"""Gives what was computed under a key before, or computes it."""
-
-
 def write_report(
     runs: Sequence[Run], path: Path, *, title: str = "", thresholds: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def payload(
     *,
     thresholds: Mapping[str, float] | None = None,
     detail: Detail = FULL,
-    recall: Recall = lambda key, make: make(),
+    recall: Recall = at_once,
 ) -> dict[str, Any]:
     """Everything the page shows, as JSON types; numbers have five digits, curves are thinned out.
 
@@ -109,7 +107,7 @@ def payload(
     labels = sorted({group.label for group in groups}, key=label_order)
     grids = {task: {axis: _grid([g for g in groups if g.task == task], axis) for axis in AXES} for task in tasks}
     parts = [recall(("phases", group.runs), lambda group=group: phases(group)) for group in groups]
-    rows = summarise(groups, thresholds, repetitions=detail.row_repetitions)
+    rows = summarise(groups, thresholds, repetitions=detail.row_repetitions, recall=recall)
     pairs = detail.quantities if detail.pairs and len(labels) <= MAX_PAIRS else ()
     most = points_per_run(len(runs))
     shown = [(run, group) for group in groups for run in (*group.runs, *group.left_out)]

@@ -30,7 +30,9 @@ class RobotState:
     """Highest return of a single episode; NaN before the first."""
     best_episode: int
     centre: float
-    """Mean return of the newest centre's own episodes; NaN before the first outer iteration."""
+    """Mean return of the training episodes at the newest centre; NaN before the first outer iteration."""
+    newest_reason: str
+    """Why the newest failed episode failed."""
 
     @property
     def headline(self) -> str:
@@ -38,7 +40,7 @@ class RobotState:
         of = f" of {number(self.budget)}" if self.budget else ""
         parts = [f"{count(self.told, 'episode')}{of} told" if not of else f"{number(self.told)}{of} episodes told"]
         if math.isfinite(self.centre):
-            parts.append(f"current policy {number(self.centre)} (mean of its own episodes)")
+            parts.append(f"current policy {number(self.centre)} (its newest training episodes)")
         if math.isfinite(self.best):
             parts.append(f"best single episode {number(self.best)} (episode {self.best_episode})")
         parts.append(f"{number(self.failed)} failed, {number(self.discarded)} taken back")
@@ -67,6 +69,7 @@ def robot_state(run: Run) -> RobotState:
         best=float(returns[best]) if best >= 0 else math.nan,
         best_episode=best,
         centre=float(known[-1]) if known.size else math.nan,
+        newest_reason=run.episodes.failures[-1][1].splitlines()[0][:120] if run.episodes.failures else "",
     )
 
 

@@ -24,7 +24,7 @@ function drawControls() {
   if (data.tasks.length > 1) parts.push(setChips("Tasks", "hiddenTasks", data.tasks));
   if (data.labels.length > 1) parts.push(setChips("Searches", "hiddenLabels", data.labels, (label) => swatch(data.style[label])));
   parts.push(oneOf("Over", "axis", [["episodes", "episodes"], ["steps", "steps"], ["minutes", "minutes"]]));
-  parts.push(oneOf("Return of", "kind", [["centre", "current policy"], ["max", "maximum so far"], ["both", "both"]]));
+  if (evaluated()) parts.push(oneOf("Return of", "kind", [["centre", "current policy"], ["max", "maximum so far"], ["both", "both"]]));
   if (data.quantities.includes("max_discounted")) parts.push(oneOf("Rewards", "rewards", [["return", "undiscounted"], ["discounted", "discounted"]]));
   parts.push(oneOf("Smoothing", "smooth", [["none", "none"], ["light", "light"], ["strong", "strong"]]));
   if (seeded()) parts.push(oneOf("Over seeds", "statistic", [["iqm", "IQM"], ["mean", "mean"], ["median", "median"]]));

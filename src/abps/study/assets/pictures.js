@@ -50,9 +50,9 @@ function barChart(options) {
       part.style.background = colour(number);
       line.append(part);
     });
-    return node("div", { class: "bar-row" }, node("span", { class: "bar-name" }, bar.label), line, node("span", { class: "bar-total" }, `${format(totals[index])} s`));
+    return [node("span", { class: "bar-name" }, bar.label), line, node("span", { class: "bar-total" }, `${format(totals[index])} s`)];
   });
-  return node("figure", {}, node("figcaption", {}, options.title), node("div", { class: "unit" }, options.unit), ...rows);
+  return node("figure", {}, node("figcaption", {}, options.title), node("div", { class: "unit" }, options.unit), node("div", { class: "bars" }, ...rows.flat()));
 }
 
 // An interval as a little drawing, on a scale shared by the rows of one task.

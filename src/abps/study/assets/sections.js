@@ -32,7 +32,7 @@ function runSeries(run, kind, style) {
 }
 
 function groupSeries(group) {
-  const number = data.style[group.label], beside = state.kind === "both";
+  const number = data.style[group.label], beside = kinds().length > 1;
   return kinds().flatMap((kind) => {
     const style = beside && kind === "max" ? "max" : "main";
     const word = beside && kind === "max" ? ", maximum" : "";
@@ -55,7 +55,7 @@ function curveSeries(task) {
   return [...loose.map((run) => ({ ...runSeries(run, kinds()[0], "thin"), label: run.name })), ...groups.flatMap(groupSeries)].flatMap(smoothSeries);
 }
 
-const MEASURES = { eval_return: "fresh evaluation episodes of the current policy", centre_return: "training episodes of the current centre, nothing was evaluated" };
+const MEASURES = { eval_return: "fresh evaluation episodes of the current policy", centre_return: "the training episodes at it or around it; nothing was evaluated" };
 
 function curvesLead() {
   const measures = [...new Set(data.runs.filter((run) => chosen(run) && run.y.centre_return.some(known)).map((run) => MEASURES[run.measured_by]))];
@@ -63,14 +63,14 @@ function curvesLead() {
   const most = "Maximum so far: the luckiest evaluation up to there, optimistic. ";
   const over = seeded() ? `Lines are the ${STATISTICS[state.statistic]} over seeds, areas its 95 % bootstrap interval. ` : "";
   const one = single() && data.runs[0].measured_by === "eval_return" ? "The area is one standard error. " : "";
-  return (state.kind === "max" ? most : state.kind === "centre" ? current : current + most) + over + one + (seeded() ? "Thin lines are single runs; failed and unfinished ones are always shown. " : "")
+  return (kinds().includes("centre") ? current : "") + (kinds().includes("max") ? most : "") + over + one + (seeded() ? "Thin lines are single runs; failed and unfinished ones are always shown. " : "")
     + "Drag to zoom, double-click to see everything; with the keyboard, arrows read values and + − 0 zoom.";
 }
 
 function curveLegend() {
   const items = [];
   const number = data.labels.length === 1 ? data.style[data.labels[0]] : 6;
-  if (state.kind === "both") items.push(node("li", {}, swatch(number), "current policy"), node("li", {}, swatch(number, "max"), "maximum so far"));
+  if (kinds().length > 1) items.push(node("li", {}, swatch(number), "current policy"), node("li", {}, swatch(number, "max"), "maximum so far"));
   if (state.smooth !== "none") items.push(node("li", {}, swatch(number, "thin"), "before smoothing"));
   return items.length ? node("ul", { class: "legend" }, ...items) : null;
 }
@@ -113,14 +113,14 @@ function drawSummary() {
     + "best value per task marked. “Average” is the mean height of the maximum-so-far curve over training. Episodes to threshold: the median over seeds, "
     + "how many seeds got there, and the undiscounted return they had to reach; a dash unless more than half did.";
   if (!rows.length) { fill("summary-table", nothing()); return; }
-  const reached = (row) => node("span", {}, row.reached[2] === null ? "–" : format(row.reached[2]), " ", node("span", { class: "interval" }, `${row.reached[0]}/${row.reached[1]} ≥ ${format(row.threshold)}`));
+  const reached = (row) => (!known(row.threshold) ? "–" : node("span", {}, row.reached[2] === null ? "–" : format(row.reached[2]), " ", node("span", { class: "interval" }, `${row.reached[0]}/${row.reached[1]} ≥ ${format(row.threshold)}`)));
   const columns = [
     { title: "Task", value: (row) => row.task, cell: (row) => row.task },
     { title: "Search", value: (row) => row.label, cell: (row) => named(row.label) },
     { title: "Seeds", number: true, value: (row) => row.runs, cell: (row) => (row.left_out ? `${row.runs} of ${row.runs + row.left_out}` : String(row.runs)) },
     { title: "Episodes", number: true, value: (row) => row.episodes, cell: (row) => format(row.episodes) },
     scoreColumn("Current policy", `centre_${state.rewards}`, rows),
-    { title: "", skip: true, cell: (row) => intervalCell(row, rows) },
+    ...(seeded() ? [{ title: "", skip: true, cell: (row) => intervalCell(row, rows) }] : []),
     scoreColumn("Maximum so far", `max_${state.rewards}`, rows),
     scoreColumn("Average", `auc_${state.rewards}`, rows),
     { title: "Episodes to threshold", number: true, value: (row) => row.reached[2], cell: reached },

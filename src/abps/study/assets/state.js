@@ -21,7 +21,8 @@ let state = defaults();
 const single = () => data.runs.length === 1;
 const chosen = (item) => !state.hiddenTasks.has(item.task) && !state.hiddenLabels.has(item.label);
 const seeded = () => data.groups.some((group) => group.runs > 1);
-const kinds = () => (state.kind === "both" ? ["centre", "max"] : [state.kind]);
+const evaluated = () => data.runs.some((run) => run.y.max_return.some(known));
+const kinds = () => (!evaluated() ? ["centre"] : state.kind === "both" ? ["centre", "max"] : [state.kind]);
 
 // The address says only what differs from the defaults; what it does not know is ignored.
 function readAddress() {
