@@ -27,6 +27,8 @@ def next_steps(run: Run) -> list[Step]:
     path = shlex.quote(str(run.path))
     if is_robot(run):
         return _robot(run, path)
+    if run.config.get("imported"):
+        return []  # A curve from elsewhere: there is no policy and nothing to go on with.
     steps = []
     if run.status == "failed":
         steps.append(Step("see why it failed", f"cat {shlex.quote(str(run.path / 'FAILED'))}"))

@@ -44,7 +44,7 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
     found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
     found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
     found += _mixed(runs, "commit", "note", "runs were made by different commits")
-    found += [] if under_way else _seed_warnings(groups)
+    found += [] if under_way or len(runs) == 1 else _seed_warnings(groups)  # One run is shown without statistics.
     found += [w for group in groups for w in _duplicate_warnings(group)]
     broken = [run for run in runs if run.failed_episodes]
     if broken:
@@ -63,8 +63,6 @@ def _mixed(runs: Sequence[Run], key: str, level: str, meaning: str) -> list[Noti
 
 
 def _seed_warnings(groups: Sequence[Group]) -> list[Notice]:
-    if len(groups) == 1 and len(groups[0].runs) == 1:
-        return []  # One run is shown without any statistics over seeds.
     few = [group for group in groups if len(group.runs) < FEW_SEEDS]
     some = [group for group in groups if FEW_SEEDS <= len(group.runs) < ENOUGH_SEEDS]
     found = []
