@@ -61,7 +61,9 @@ def test_a_run_that_grows_changes_its_tag_and_version(make_run: MakeRun, tmp_pat
         file.flush()
         assert watching.data().tag == first.tag, "half a line is no news"
         file.seek(0, 2)
-        file.write(json.dumps({**last, "episodes": 299, "seconds": last["seconds"] + 9, "eval_return": 4242.0})[30:] + "\n")
+        file.write(
+            json.dumps({**last, "episodes": 299, "seconds": last["seconds"] + 9, "eval_return": 4242.0})[30:] + "\n"
+        )
     (now,) = seen(watching)["runs"]
     assert now["last"]["centre_return"] == 4242
     assert now["version"] > run["version"]
@@ -97,7 +99,9 @@ def test_runs_appear_and_vanish(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "metrics.jsonl", "journal.jsonl", "versions.json", "DONE"])
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"{", b'{"episodes": NaN, "seconds": 1e999}\n[1]\n', b"a: &x [*x]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00", b"{", b'{"episodes": NaN, "seconds": 1e999}\n[1]\n', b"a: &x [*x]"]
+)
 def test_damaged_files_are_survived(make_run: MakeRun, tmp_path: Path, file: str, content: bytes) -> None:
     path = make_run(tmp_path, "hopper", "abs", 0, episodes=60)
     (path / file).write_bytes(content)

@@ -23,7 +23,12 @@ def test_rows_are_actions_and_columns_observations(make_run: MakeRun, tmp_path: 
     assert np.array(picture["weights"]) == pytest.approx(weights, rel=1e-4)
     assert picture["columns"][10] == "o10"
     assert not picture["scaled"]
-    np.savez(path / "policy" / "current.npz", weights=weights, bias=np.array([1.0, 2.0, 3.0]), observation_std=2 * np.ones(11))
+    np.savez(
+        path / "policy" / "current.npz",
+        weights=weights,
+        bias=np.array([1.0, 2.0, 3.0]),
+        observation_std=2 * np.ones(11),
+    )
     current, best = policy_pictures(path)
     assert (current["which"], best["which"]) == ("current", "best")
     assert [row[-1] for row in current["weights"]] == [1, 2, 3]

@@ -11,8 +11,8 @@ import pytest
 from abps.cli import report as command
 from abps.errors import ConfigError
 from abps.study.groups import group_runs, summarise
-from abps.study.records import load_runs
 from abps.study.page import render
+from abps.study.records import load_runs
 from abps.study.report import payload, write_report
 
 MakeRun = Callable[..., Path]

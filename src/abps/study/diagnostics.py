@@ -4,7 +4,7 @@ A panel says which metrics it draws and what is good; a finding judges the newes
 findings are rules of thumb, written down here as constants; every sentence gives the number it rests on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -269,7 +269,9 @@ def _numerics(run: Run) -> Finding | None:
     }
     told = [count(number, name) for name, number in troubles.items() if number]
     if not told:
-        return Finding("good", "Numerics", f"no fit fell back and no critic diverged in {count(len(rows), 'iteration')}.")
+        return Finding(
+            "good", "Numerics", f"no fit fell back and no critic diverged in {count(len(rows), 'iteration')}."
+        )
     level = "fair" if sum(troubles.values()) <= 0.1 * len(rows) else "poor"
     return Finding(level, "Numerics", f"{', '.join(told)} in {count(len(rows), 'iteration')}.")
 
@@ -301,4 +303,3 @@ def _above(value: object, limit: float) -> bool:
 
 def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
-

@@ -376,16 +376,14 @@ def _row(group: Group, end: float, threshold: float, repetitions: int) -> Row:
     )
 
 
-def _estimates(
-    group: Group, samples: Mapping[str, Array], statistic: str, repetitions: int
-) -> dict[str, Estimate]:
+def _estimates(group: Group, samples: Mapping[str, Array], statistic: str, repetitions: int) -> dict[str, Estimate]:
     estimates = {}
     for quantity, values in samples.items():
-        if values.size:
+        if values.size == 1:
+            estimates[quantity] = Estimate(*[float(values[0])] * 3)
+        elif values.size:
             rng = generator(0, "summary", group.task, group.label, quantity)
-            estimates[quantity] = statistics.bootstrap(
-                [values], _statistic(statistic), rng, repetitions=repetitions if values.size > 1 else 1
-            )
+            estimates[quantity] = statistics.bootstrap([values], _statistic(statistic), rng, repetitions=repetitions)
     return estimates
 
 

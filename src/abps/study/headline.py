@@ -1,8 +1,9 @@
 """What a reader wants to know first, in words: how good the current policy is, since when, and what to believe.
 
 The *current policy* of a run is judged by fresh evaluation episodes; where there are none (a robot), by the training
-episodes at the centre or around it. The two are named, never mixed. The maximum so far is the luckiest of many evaluations; the *best
-believable* policy is the evaluated current policy with the highest mean less two standard errors of its own episodes.
+episodes at the centre or around it. The two are named, never mixed. The maximum so far is the luckiest of many
+evaluations; the *best believable* policy is the evaluated current policy with the highest mean less two standard errors
+of its own episodes.
 """
 
 import math
@@ -53,7 +54,9 @@ def standing(run: Run) -> Standing:
         return Standing("", *[math.nan] * 7)
     errors = standard_errors(run)
     evaluated = metric_of(run, "centre_return") == "eval_return"
-    errors = errors[np.isfinite(errors)] if evaluated and np.isfinite(errors).sum() == y.size else np.full(y.size, np.nan)
+    errors = (
+        errors[np.isfinite(errors)] if evaluated and np.isfinite(errors).sum() == y.size else np.full(y.size, np.nan)
+    )
     top = int(np.argmax(y))
     best = int(np.argmax(y - DOUBT * errors)) if np.isfinite(errors).all() else None
     return Standing(
@@ -110,7 +113,8 @@ def facts(run: Run) -> list[dict[str, str]]:
         error = f" ± {number(now.error)}" if math.isfinite(now.error) else ""
         told.append(("Current policy", f"{number(now.current)}{error}", shown[now.measured_by]))
     if math.isfinite(now.believable):
-        note = f"± standard error; evaluated after {count(int(now.believable_at), 'episode')}, highest mean less two errors"
+        when = count(int(now.believable_at), "episode")
+        note = f"± standard error; evaluated after {when}, highest mean less two errors"
         told.append(("Best believable", f"{number(now.believable)} ± {number(now.believable_error)}", note))
     maximum = points(run, "max_return", "episodes")[1]
     if maximum.size:

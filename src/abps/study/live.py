@@ -33,7 +33,14 @@ LIVE = Detail(
     under_way=True,
 )
 
-KEPT = {"iteration", "episodes", "steps", "seconds", "eval_return_std", *(n for names in QUANTITIES.values() for n in names)}
+KEPT = {
+    "iteration",
+    "episodes",
+    "steps",
+    "seconds",
+    "eval_return_std",
+    *(n for names in QUANTITIES.values() for n in names),
+}
 """Metrics that curves and tables of many runs need; those of the chosen run are read again when it is chosen."""
 
 REST = 3.0

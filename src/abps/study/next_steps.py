@@ -42,7 +42,9 @@ def next_steps(run: Run) -> list[Step]:
         steps.append(Step("train it longer", f"abps resume {path} --episodes {longer}"))
     if run.metrics:
         steps.append(Step("film an episode", f"abps video {path} --which current"))
-        steps.append(Step("take the policy to other software, here C", f"abps export {path} --which current --format c"))
+        steps.append(
+            Step("take the policy to other software, here C", f"abps export {path} --which current --format c")
+        )
         steps.append(_compare(run))
     return steps
 
@@ -60,7 +62,8 @@ def _robot(run: Run, path: str) -> list[Step]:
     if run.status == "failed":
         steps.append(Step("see why it stopped", f"cat {shlex.quote(str(run.path / 'FAILED'))}"))
     if state.failed_in_a_row >= REPEATED:
-        why = f"the last {count(state.failed_in_a_row, 'episode')} failed: if the robot is to blame, mend it and take one back"
+        failed = count(state.failed_in_a_row, "episode")
+        why = f"the last {failed} failed: if the robot is to blame, mend it and take one back"
         steps.append(Step(why, f"abps tell {path} --discard"))
     if run.status == "done":
         steps.append(Step("take the policy to the robot, here as C", f"abps export {path} --which current --format c"))
@@ -72,7 +75,6 @@ def _robot(run: Run, path: str) -> list[Step]:
         steps.append(Step("or, if the newest told episode was worthless", f"abps tell {path} --discard"))
     steps.append(Step("see it while you work", f"abps watch --web {path}"))
     return steps
-
 
 
 def _task(run: Run) -> str:

@@ -74,7 +74,7 @@ def _style() -> str:
 
 
 def _script() -> str:
-    """uPlot with its licence in place of its banner (a link, which a page without a network should not have), and ours."""
+    """uPlot, with its licence in place of its banner (a link: a page without a network should have none), and ours."""
     licence = _asset("vendor/uPlot.LICENSE").replace("*/", "")
     library = _asset("vendor/uPlot.iife.min.js").partition("\n")[2]
     own = "".join(_asset(name) for name in SCRIPTS)

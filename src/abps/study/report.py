@@ -6,7 +6,7 @@ JSON, made again whenever something new is on disk (`study/live.py`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class Detail:
 
 FULL = Detail()
 
+
 def write_report(
     runs: Sequence[Run], path: Path, *, title: str = "", thresholds: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
@@ -122,9 +123,7 @@ def payload(
         "headlines": _headlines(runs, rows, thresholds),
         "grids": {task: {axis: numbers(grid) for axis, grid in axes.items()} for task, axes in grids.items()},
         "groups": [
-            {"task": group.task, "label": group.label, "runs": len(group.runs), "bands": _bands(group, grids, detail, recall),
-             "phases": {name: number(value) for name, value in part.items()}}
-            for group, part in zip(groups, parts, strict=True)
+            _group(group, part, _bands(group, grids, detail, recall)) for group, part in zip(groups, parts, strict=True)
         ],
         "phases": ordered_phases(parts),
         "runs": [
@@ -137,8 +136,8 @@ def payload(
         "panels": PANELS,
         "settings": _settings(groups),
         "versions": _versions(runs),
-        "warnings": [{"level": item.level, "text": item.text} for item in warnings(runs, groups, under_way=detail.under_way)],
-    }  # fmt: skip
+        "warnings": [asdict(notice) for notice in warnings(runs, groups, under_way=detail.under_way)],
+    }
 
 
 def _headlines(runs: Sequence[Run], rows: Sequence[Row], thresholds: Mapping[str, float] | None) -> list[str]:
@@ -155,6 +154,11 @@ def _details(runs: Sequence[Run], most: int, thresholds: Mapping[str, float] | N
         left -= len(details["film"]["data"]) if details["film"] else 0
         found[run_id(run)] = details
     return found
+
+
+def _group(group: Group, parts: Mapping[str, float], bands: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = {name: number(value) for name, value in parts.items()}
+    return {"task": group.task, "label": group.label, "runs": len(group.runs), "bands": bands, "phases": seconds}
 
 
 def _bands(group: Group, grids: Mapping[str, Mapping[str, Any]], detail: Detail, recall: Recall) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs on real hardware as their directory tells them: episodes told, failed and taken back, and what is wanted next."""
+"""Runs on real hardware as their directory tells them: episodes told, failed and taken back, and the best of them."""
 
 import math
 from collections.abc import Mapping
@@ -71,7 +71,6 @@ def robot_state(run: Run) -> RobotState:
         centre=float(known[-1]) if known.size else math.nan,
         newest_reason=run.episodes.failures[-1][1].splitlines()[0][:120] if run.episodes.failures else "",
     )
-
 
 
 def _discarded(path: Path) -> int:

@@ -55,7 +55,7 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{name}:{self.server_address[1]}/"
 
     def knows_itself_as(self, name: str) -> bool:
-        """Whether a request to `name` may be meant for this server: a name given to it, or an address of its own kind."""
+        """Whether a request to `name` may be meant for this server: a name that it has, or a number of its own kind."""
         own = {"localhost", self.host.lower()}
         if not self.loopback:
             own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
