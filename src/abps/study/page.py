@@ -19,7 +19,19 @@ from abps.study.words import count, listing
 
 __all__ = ["render", "security_policy", "titles"]
 
-SCRIPTS = ("dom.js", "state.js", "charts.js", "pictures.js", "tables.js", "sections.js", "run.js", "page.js")
+SCRIPTS = (
+    "dom.js",
+    "state.js",
+    "series.js",
+    "charts.js",
+    "pictures.js",
+    "tables.js",
+    "curves.js",
+    "sections.js",
+    "run.js",
+    "live.js",
+    "page.js",
+)
 """Our own scripts, in the order in which they build on each other."""
 
 

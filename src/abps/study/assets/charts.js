@@ -4,54 +4,13 @@ const chartsByKey = new Map();
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 
 // The chart called `key` with these options; one that is on the page already is updated in place.
-// { title, note, unit, xLabel, xEnd, log, clip, legend, marks: [x, …], series: [{ label, short, number, kind, x, y, low, high }] }
+// { title, note, unit, xLabel, xEnd, log, clip, legend, marks: [x, …],
+//   series: [{ label, short, number, kind, x, y, low, high }] }
 // Kinds of series: main, max (beside it), thin (single runs), raw (behind a smoothed one), dots.
 function lineChart(key, options) {
   if (!chartsByKey.has(key)) chartsByKey.set(key, new Chart(key));
   return chartsByKey.get(key).update(options);
 }
-
-// Exponential moving average without the pull towards zero at its beginning; gaps stay gaps.
-function smoothed(values, weight) {
-  let sum = 0, mass = 0;
-  return values.map((value) => {
-    if (!known(value)) return value;
-    sum = weight * sum + (1 - weight) * value;
-    mass = weight * mass + (1 - weight);
-    return sum / mass;
-  });
-}
-
-// Points in order of x, each x once (a resumed run may have written one twice: the last counts), ready for uPlot.
-function cleaned(one, options) {
-  const fit = (value) => {
-    if (!known(value) || (options.log && value <= 0)) return null;
-    return options.clip ? Math.min(Math.max(value, options.clip[0]), options.clip[1]) : value;
-  };
-  const rows = new Map();
-  one.x.forEach((x, index) => { if (known(x)) rows.set(x, index); });
-  const xs = [...rows.keys()].sort((a, b) => a - b);
-  return [xs, ...[one.y, one.low, one.high].filter(Boolean).map((list) => xs.map((x) => fit(list[rows.get(x)])))];
-}
-
-function lineStyle(one) {
-  if (one.kind === "dots") return { paths: () => null, points: { show: true, size: 6, width: 1, fill: ink(one.number, 0.75), stroke: ink(one.number) } };
-  const alpha = { main: 1, max: 0.8, thin: 0.45, raw: 0.28 }[one.kind];
-  const dash = { main: DASHES[one.number % DASHES.length], max: [2, 3] }[one.kind];
-  const few = one.y.filter(known).length <= 1; // A line through one point is invisible.
-  return { stroke: ink(one.number, alpha), width: { main: 2, max: 1.5, thin: 1, raw: 1 }[one.kind], dash: dash && dash.length ? dash : undefined,
-    points: { show: few, size: 5, fill: ink(one.number, alpha) } };
-}
-
-// The next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … below or above a value: where a logarithmic axis ends.
-function neat(value, round) {
-  const steps = [1, 2, 5, 10], power = 10 ** Math.floor(Math.log10(value)), share = value / power;
-  const step = round === Math.floor ? steps.filter((item) => item <= share * (1 + 1e-9)).pop() : steps.find((item) => item >= share * (1 - 1e-9));
-  return Number((step * power).toPrecision(3));
-}
-
-// On a logarithmic axis only powers of ten have a line; their neighbours would make a grey area.
-const tens = (_, splits) => splits.map((value) => (value && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6 ? value : null));
 
 class Chart {
   constructor(key) {
@@ -64,11 +23,29 @@ class Chart {
     this.spoken = node("div", { class: "visually-hidden", "aria-live": "polite" });
     this.below = node("div");
     this.back = this.button("whole", "Show everything again (0)", () => this.reset());
-    const tools = node("div", { class: "tools" }, this.back, this.button("−", "Zoom out (−)", () => this.zoomBy(2)), this.button("+", "Zoom in (+)", () => this.zoomBy(0.5)));
-    this.figure = node("figure", {}, node("div", { class: "top" }, this.caption, tools), this.note, this.unit, this.plot, this.tooltip, this.spoken, this.below);
+    const tools = node(
+      "div",
+      { class: "tools" },
+      this.back,
+      this.button("−", "Zoom out (−)", () => this.zoomBy(2)),
+      this.button("+", "Zoom in (+)", () => this.zoomBy(0.5)),
+    );
+    this.figure = node(
+      "figure",
+      {},
+      node("div", { class: "top" }, this.caption, tools),
+      this.note,
+      this.unit,
+      this.plot,
+      this.tooltip,
+      this.spoken,
+      this.below,
+    );
     this.figure.chart = this;
     this.plot.addEventListener("keydown", (event) => this.onKey(event));
-    this.plot.addEventListener("focus", () => { if (this.plot.matches(":focus-visible")) this.show(this.index, true); });
+    this.plot.addEventListener("focus", () => {
+      if (this.plot.matches(":focus-visible")) this.show(this.index, true);
+    });
     this.plot.addEventListener("blur", () => this.hide());
     new ResizeObserver(() => this.fit()).observe(this.figure);
   }
@@ -94,7 +71,9 @@ class Chart {
     return this.figure;
   }
 
-  get zoomKey() { return `${this.key} ${this.options.xLabel}`; }
+  get zoomKey() {
+    return `${this.key} ${this.options.xLabel}`;
+  }
 
   fit() {
     const width = Math.floor(this.figure.clientWidth - 22);
@@ -105,7 +84,8 @@ class Chart {
 
   // Series that have points, as one table with a common x; bands are two unseen series and the area between them.
   assemble() {
-    const tables = [], bands = [];
+    const tables = [],
+      bands = [];
     this.lines = [null];
     this.styles = [{}];
     for (const one of this.options.series) {
@@ -115,7 +95,10 @@ class Chart {
       this.lines.push(one);
       this.styles.push({ ...lineStyle(one), scale: "y" });
       if (table.length < 4) continue;
-      for (const _ of ["low", "high"]) { this.lines.push(null); this.styles.push({ stroke: "#0000", width: 0, points: { show: false }, scale: "y" }); }
+      for (const _ of ["low", "high"]) {
+        this.lines.push(null);
+        this.styles.push({ stroke: "#0000", width: 0, points: { show: false }, scale: "y" });
+      }
       bands.push({ series: [this.styles.length - 1, this.styles.length - 2], fill: ink(one.number, 0.16) });
     }
     this.data = tables.length ? uPlot.join(tables) : null;
@@ -133,19 +116,58 @@ class Chart {
     const xs = this.data[0];
     this.end = Math.max(this.options.xEnd || 0, xs[xs.length - 1]) || 1;
     this.index = xs.length - 1;
-    const line = css("--line"), dim = css("--dim");
-    const axis = { stroke: dim, font: FONT, labelFont: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, values: (_, splits) => splits.map(compact) };
-    this.u = new uPlot({
-      width: this.width, height: Math.max(200, Math.min(this.width > 560 ? 360 : 270, Math.round(this.width * 0.6))), bands, padding: [8, 10, 0, 0],
-      legend: { show: false },
-      scales: { x: { time: false, range: (_, low, high) => [low, high] }, y: { distr: this.options.log ? 3 : 1, range: (_, low, high) => this.range(low, high) } },
-      series: this.styles,
-      axes: [{ ...axis, label: this.options.xLabel, labelSize: 18, size: 28, space: 64 }, { ...axis, size: 48, space: 34, ...(this.options.log ? { grid: { ...axis.grid, filter: tens } } : {}) }],
-      cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: (_, index) => (this.lines[index] && this.lines[index].kind === "main" ? node("div") : false), size: 8 },
-        bind: { dblclick: () => () => { this.reset(); return null; } } },
-      hooks: { setCursor: [(u) => this.follow(u)], setSelect: [(u) => this.select(u)], draw: [(u) => this.drawMarks(u)] },
-    }, this.data, this.plot);
-    this.u.over.addEventListener("mouseleave", () => { if (document.activeElement !== this.plot) this.hide(); });
+    const line = css("--line"),
+      dim = css("--dim");
+    const axis = {
+      stroke: dim,
+      font: FONT,
+      labelFont: FONT,
+      grid: { stroke: line, width: 1 },
+      ticks: { stroke: line, width: 1, size: 4 },
+      values: (_, splits) => splits.map(compact),
+    };
+    this.u = new uPlot(
+      {
+        width: this.width,
+        height: Math.max(200, Math.min(this.width > 560 ? 360 : 270, Math.round(this.width * 0.6))),
+        bands,
+        padding: [8, 10, 0, 0],
+        legend: { show: false },
+        scales: {
+          x: { time: false, range: (_, low, high) => [low, high] },
+          y: { distr: this.options.log ? 3 : 1, range: (_, low, high) => this.range(low, high) },
+        },
+        series: this.styles,
+        axes: [
+          { ...axis, label: this.options.xLabel, labelSize: 18, size: 28, space: 64 },
+          { ...axis, size: 48, space: 34, ...(this.options.log ? { grid: { ...axis.grid, filter: tens } } : {}) },
+        ],
+        cursor: {
+          y: false,
+          drag: { x: true, y: false, setScale: false },
+          points: {
+            show: (_, index) => (this.lines[index] && this.lines[index].kind === "main" ? node("div") : false),
+            size: 8,
+          },
+          bind: {
+            dblclick: () => () => {
+              this.reset();
+              return null;
+            },
+          },
+        },
+        hooks: {
+          setCursor: [(u) => this.follow(u)],
+          setSelect: [(u) => this.select(u)],
+          draw: [(u) => this.drawMarks(u)],
+        },
+      },
+      this.data,
+      this.plot,
+    );
+    this.u.over.addEventListener("mouseleave", () => {
+      if (document.activeElement !== this.plot) this.hide();
+    });
     const zoom = zooms.get(this.zoomKey);
     this.setRange(zoom ? zoom[0] : 0, zoom ? zoom[1] : this.end);
   }
@@ -178,7 +200,9 @@ class Chart {
     this.zoomTo(centre - (centre - min) * factor, centre + (max - centre) * factor);
   }
 
-  reset() { if (this.u) this.setRange(0, this.end); }
+  reset() {
+    if (this.u) this.setRange(0, this.end);
+  }
 
   select(u) {
     const { left, width } = u.select;
@@ -189,7 +213,10 @@ class Chart {
   // ---- reading values ----
   follow(u) {
     if (this.quiet) return;
-    if (u.cursor.left < 0 || !known(u.cursor.idx)) { if (document.activeElement !== this.plot) this.hide(); return; }
+    if (u.cursor.left < 0 || !known(u.cursor.idx)) {
+      if (document.activeElement !== this.plot) this.hide();
+      return;
+    }
     this.index = u.cursor.idx;
     this.show(this.index, false, true);
   }
@@ -209,18 +236,30 @@ class Chart {
   show(index, speak, pointed) {
     if (!this.u) return;
     this.index = Math.min(Math.max(index, 0), this.data[0].length - 1);
-    const x = this.data[0][this.index], rows = [];
+    const x = this.data[0][this.index],
+      rows = [];
     this.lines.forEach((one, series) => {
       if (!one || one.kind === "thin" || one.kind === "raw") return;
       const at = this.valueAt(series, this.index);
       if (at === null) return;
       const banded = one.low && known(this.data[series + 1][at]);
-      rows.push({ one, value: this.data[series][at], between: banded ? `[${format(this.data[series + 1][at])}, ${format(this.data[series + 2][at])}]` : "" });
+      rows.push({
+        one,
+        value: this.data[series][at],
+        between: banded ? `[${format(this.data[series + 1][at])}, ${format(this.data[series + 2][at])}]` : "",
+      });
     });
     rows.sort((a, b) => b.value - a.value);
     const head = `${format(x)} ${this.options.xLabel}`;
-    const body = rows.map(({ one, value, between }) => node("tr", {}, node("td", {}, swatch(one.number, one.kind === "dots" ? "dot" : one.kind), " ", one.short || one.label),
-      node("td", {}, node("b", {}, format(value))), node("td", { class: "interval" }, between)));
+    const body = rows.map(({ one, value, between }) =>
+      node(
+        "tr",
+        {},
+        node("td", {}, swatch(one.number, one.kind === "dots" ? "dot" : one.kind), " ", one.short || one.label),
+        node("td", {}, node("b", {}, format(value))),
+        node("td", { class: "interval" }, between),
+      ),
+    );
     this.tooltip.replaceChildren(node("div", {}, head), node("table", {}, node("tbody", {}, ...body)));
     this.tooltip.hidden = false;
     if (!pointed) {
@@ -229,7 +268,8 @@ class Chart {
       this.quiet = false;
     }
     this.place(this.u.valToPos(x, "x") + 48);
-    if (speak) this.spoken.textContent = `${head}: ${rows.map(({ one, value }) => `${one.label} ${format(value)}`).join("; ")}`;
+    if (speak)
+      this.spoken.textContent = `${head}: ${rows.map(({ one, value }) => `${one.label} ${format(value)}`).join("; ")}`;
   }
 
   hide() {
@@ -241,20 +281,37 @@ class Chart {
   }
 
   place(x) {
-    const box = this.tooltip.style, top = this.plot.offsetTop;
+    const box = this.tooltip.style,
+      top = this.plot.offsetTop;
     box.left = "0px";
     // A tall one goes below the chart, where it hides no curve.
-    box.top = this.tooltip.offsetHeight > this.plot.clientHeight / 2 ? `${top + this.plot.clientHeight}px` : `${top + 8}px`;
+    box.top =
+      this.tooltip.offsetHeight > this.plot.clientHeight / 2 ? `${top + this.plot.clientHeight}px` : `${top + 8}px`;
     const room = this.figure.clientWidth - this.tooltip.offsetWidth - 6;
-    const right = x + 24, left = x - this.tooltip.offsetWidth - 4;
+    const right = x + 24,
+      left = x - this.tooltip.offsetWidth - 4;
     box.left = `${Math.max(4, Math.min(right <= room ? right : left, room))}px`;
   }
 
   onKey(event) {
     if (!this.u) return;
-    const jump = Math.max(1, Math.round(this.data[0].length / 20)), last = this.data[0].length - 1;
-    const moves = { ArrowLeft: this.index - 1, ArrowRight: this.index + 1, PageDown: this.index - jump, PageUp: this.index + jump, Home: 0, End: last };
-    const acts = { Escape: () => this.hide(), "+": () => this.zoomBy(0.5), "=": () => this.zoomBy(0.5), "-": () => this.zoomBy(2), 0: () => this.reset() };
+    const jump = Math.max(1, Math.round(this.data[0].length / 20)),
+      last = this.data[0].length - 1;
+    const moves = {
+      ArrowLeft: this.index - 1,
+      ArrowRight: this.index + 1,
+      PageDown: this.index - jump,
+      PageUp: this.index + jump,
+      Home: 0,
+      End: last,
+    };
+    const acts = {
+      Escape: () => this.hide(),
+      "+": () => this.zoomBy(0.5),
+      "=": () => this.zoomBy(0.5),
+      "-": () => this.zoomBy(2),
+      0: () => this.reset(),
+    };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key in moves) this.show(moves[event.key], true);
     else if (event.key in acts) acts[event.key]();
@@ -268,24 +325,33 @@ class Chart {
     const { ctx, bbox } = u;
     ctx.save();
     ctx.strokeStyle = css("--error");
-    const unit = devicePixelRatio || 1, size = 4 * unit, y = bbox.top + bbox.height - 8 * unit;
+    const unit = devicePixelRatio || 1,
+      size = 4 * unit,
+      y = bbox.top + bbox.height - 8 * unit;
     for (const mark of this.options.marks || []) {
       if (mark < u.scales.x.min || mark > u.scales.x.max) continue;
       const x = u.valToPos(mark, "x", true);
       ctx.lineWidth = 2 * unit;
       ctx.beginPath();
-      ctx.moveTo(x - size, y - size); ctx.lineTo(x + size, y + size);
-      ctx.moveTo(x - size, y + size); ctx.lineTo(x + size, y - size);
+      ctx.moveTo(x - size, y - size);
+      ctx.lineTo(x + size, y + size);
+      ctx.moveTo(x - size, y + size);
+      ctx.lineTo(x + size, y - size);
       ctx.stroke();
     }
     ctx.restore();
   }
 
   description() {
-    const ends = this.options.series.filter((one) => one.kind === "main").map((one) => {
-      const last = one.y.filter(known).pop();
-      return last === undefined ? `${one.label}: no value` : `${one.label} ends at ${format(last)}`;
-    });
-    return `${this.options.title}, ${this.options.unit || "value"} over ${this.options.xLabel}. ${ends.join("; ")}. Arrow keys read values, plus and minus zoom, zero shows everything.`;
+    const ends = this.options.series
+      .filter((one) => one.kind === "main")
+      .map((one) => {
+        const last = one.y.filter(known).pop();
+        return last === undefined ? `${one.label}: no value` : `${one.label} ends at ${format(last)}`;
+      });
+    return (
+      `${this.options.title}, ${this.options.unit || "value"} over ${this.options.xLabel}. ` +
+      `${ends.join("; ")}. Arrow keys read values, plus and minus zoom, zero shows everything.`
+    );
   }
 }

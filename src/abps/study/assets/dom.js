@@ -26,7 +26,8 @@ function shape(name, attributes = {}, ...children) {
 
 // Replace what a place holds; a control that had the focus gets it back, found by its name.
 function fill(id, ...children) {
-  const place = byId(id), active = document.activeElement;
+  const place = byId(id),
+    active = document.activeElement;
   const name = active && place.contains(active) ? active.dataset.focus : null;
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
   const again = name ? [...place.querySelectorAll("[data-focus]")].find((item) => item.dataset.focus === name) : null;
@@ -36,20 +37,35 @@ function fill(id, ...children) {
 // A colour of the style sheet, which differs between light and dark; canvases need its value.
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (number) => `var(--s${number % COLOURS})`;
-const ink = (number, alpha = 1) => css(`--s${number % COLOURS}`) + Math.round(alpha * 255).toString(16).padStart(2, "0");
+const ink = (number, alpha = 1) =>
+  css(`--s${number % COLOURS}`) +
+  Math.round(alpha * 255)
+    .toString(16)
+    .padStart(2, "0");
 
 // A sample of a line, as legends show it: { number, kind } with kind main, max, thin or dot.
 function swatch(number, kind = "main") {
   const svg = shape("svg", { class: "swatch", viewBox: "0 0 30 10", "aria-hidden": "true" });
-  const mark = kind === "dot" ? shape("circle", { cx: 15, cy: 5, r: 4 })
-    : shape("line", { x1: 0, y1: 5, x2: 30, y2: 5, "stroke-width": kind === "main" ? 3 : 1.5,
-      "stroke-dasharray": (kind === "max" ? [2, 3] : kind === "thin" ? [] : DASHES[number % DASHES.length]).join(" ") });
+  const mark =
+    kind === "dot"
+      ? shape("circle", { cx: 15, cy: 5, r: 4 })
+      : shape("line", {
+          x1: 0,
+          y1: 5,
+          x2: 30,
+          y2: 5,
+          "stroke-width": kind === "main" ? 3 : 1.5,
+          "stroke-dasharray": (kind === "max" ? [2, 3] : kind === "thin" ? [] : DASHES[number % DASHES.length]).join(
+            " ",
+          ),
+        });
   mark.style[kind === "dot" ? "fill" : "stroke"] = colour(number);
   svg.append(mark);
   return svg;
 }
 
-const spaced = (text) => text.replace(/^(−?)(\d{5,})/, (_, sign, whole) => sign + whole.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
+const spaced = (text) =>
+  text.replace(/^(−?)(\d{5,})/, (_, sign, whole) => sign + whole.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
 
 // Four significant digits, thousands apart from five digits on: 12 345, 0.01234, 1.2e-7.
 function format(value) {
@@ -80,12 +96,18 @@ function duration(seconds) {
 }
 
 const plural = (number, one, many) => `${format(number)} ${number === 1 ? one : many || `${one}s`}`;
-const nothing = (text) => node("p", { class: "dim" }, text || "Nothing is selected: choose at least one task and one search above.");
+const nothing = (text) =>
+  node("p", { class: "dim" }, text || "Nothing is selected: choose at least one task and one search above.");
 
 // A folded part that stays open when the page is drawn again.
 const opened = new Set();
 function folded(key, title, open, ...children) {
-  const details = node("details", { open: opened.has(key) || (open && !opened.has(`-${key}`)) }, node("summary", { "data-focus": key }, title), ...children);
+  const details = node(
+    "details",
+    { open: opened.has(key) || (open && !opened.has(`-${key}`)) },
+    node("summary", { "data-focus": key }, title),
+    ...children,
+  );
   details.addEventListener("toggle", () => {
     opened.delete(key);
     opened.delete(`-${key}`);

@@ -13,8 +13,17 @@ const CHOICES = {
 const FEW_LABELS = 4; // Up to so many searches, the maximum so far is drawn beside the current policy.
 
 const defaults = () => ({
-  axis: "episodes", kind: data.labels.length <= FEW_LABELS ? "both" : "centre", rewards: "return", statistic: "iqm", smooth: "none",
-  singles: false, run: "", policy: "current", hiddenTasks: new Set(), hiddenLabels: new Set(), sort: {},
+  axis: "episodes",
+  kind: data.labels.length <= FEW_LABELS ? "both" : "centre",
+  rewards: "return",
+  statistic: "iqm",
+  smooth: "none",
+  singles: false,
+  run: "",
+  policy: "current",
+  hiddenTasks: new Set(),
+  hiddenLabels: new Set(),
+  sort: {},
 });
 let state = defaults();
 
@@ -28,7 +37,8 @@ const kinds = () => (!evaluated() ? ["centre"] : state.kind === "both" ? ["centr
 function readAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
   const next = defaults();
-  for (const [name, values] of Object.entries(CHOICES)) if (values.includes(words.get(name))) next[name] = words.get(name);
+  for (const [name, values] of Object.entries(CHOICES))
+    if (values.includes(words.get(name))) next[name] = words.get(name);
   next.singles = words.get("singles") === "1";
   next.run = words.get("run") || "";
   next.policy = words.get("policy") === "best" ? "best" : "current";
@@ -42,7 +52,8 @@ function readAddress() {
 }
 
 function writeAddress() {
-  const words = new URLSearchParams(), normal = defaults();
+  const words = new URLSearchParams(),
+    normal = defaults();
   for (const name of Object.keys(CHOICES)) if (state[name] !== normal[name]) words.set(name, state[name]);
   if (state.singles) words.set("singles", "1");
   if (state.run) words.set("run", state.run);
@@ -51,7 +62,8 @@ function writeAddress() {
   for (const label of state.hiddenLabels) words.append("hide", label);
   for (const [table, [column, way]] of Object.entries(state.sort)) words.append("sort", `${table}.${column}.${way}`);
   const text = words.toString();
-  if (location.hash.slice(1) !== text) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+  if (location.hash.slice(1) !== text)
+    history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
 }
 
 function quantity(kind) {
@@ -61,6 +73,7 @@ function quantity(kind) {
 // When all searches have one name and differ in settings only, the settings say it all.
 function shorter(label) {
   const base = label.split(" (")[0];
-  const shared = data.labels.length > 1 && data.labels.every((other) => other.startsWith(`${base} (`) && other.endsWith(")"));
+  const shared =
+    data.labels.length > 1 && data.labels.every((other) => other.startsWith(`${base} (`) && other.endsWith(")"));
   return shared ? label.slice(base.length + 2, -1) : label;
 }
