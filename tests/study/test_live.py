@@ -12,7 +12,7 @@ import pytest
 from abps.run.directory import claim
 from abps.study import live
 from abps.study.live import LiveStudy, Memo
-from abps.study.records import load_runs
+from abps.study.records import find_runs, load_runs
 from abps.study.report import payload
 
 MakeRun = Callable[..., Path]
@@ -126,8 +126,7 @@ def test_an_answer_does_not_wait_for_a_long_look(
     make_run(tmp_path, "hopper", "abs", 0)
     watching = LiveStudy([tmp_path], 0.0)
     monkeypatch.setattr(live, "PATIENCE", 0.05)
-    find = live.find_runs
-    monkeypatch.setattr(live, "find_runs", lambda paths: (time.sleep(0.5), find(paths))[1])
+    monkeypatch.setattr(live, "find_runs", lambda paths: (time.sleep(0.5), find_runs(paths))[1])
     started = time.monotonic()
     assert seen(watching)["headlines"] == [live.NOTHING_YET]
     assert time.monotonic() - started < 0.45

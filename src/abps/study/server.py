@@ -11,7 +11,7 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from abps.errors import RunError
@@ -99,7 +99,6 @@ def is_loopback(host: str) -> bool:
 class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    server: LiveServer
     server_version, sys_version = "abps", ""
     timeout = PATIENCE
 
@@ -135,20 +134,24 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the terminal belongs to the person who watches."""
 
+    @property
+    def _live(self) -> LiveServer:
+        return cast("LiveServer", self.server)  # The base class knows it as any server.
+
     def _meant_for_us(self) -> bool:
         hosts = self.headers.get_all("Host") or []
         try:
             name = urlsplit(f"//{hosts[0]}").hostname if len(hosts) == 1 else None
         except ValueError:
             return False
-        return name is not None and self.server.knows_itself_as(name.lower())
+        return name is not None and self._live.knows_itself_as(name.lower())
 
     def _page(self, query: str) -> None:
-        self._send(200, "text/html; charset=utf-8", self.server.study.page().encode("utf-8", "replace"),
+        self._send(200, "text/html; charset=utf-8", self._live.study.page().encode("utf-8", "replace"),
                    {"Content-Security-Policy": security_policy(live=True) + "; frame-ancestors 'none'"})  # fmt: skip
 
     def _data(self, query: str) -> None:
-        answer = self.server.study.data()
+        answer = self._live.study.data()
         if self.headers.get("If-None-Match") == answer.tag:
             self._send(304, "application/json", b"", {"ETag": answer.tag})
             return
@@ -156,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _run(self, query: str) -> None:
         names = parse_qs(query, max_num_fields=4).get("run", [])
-        body = self.server.study.details(names[0]) if len(names) == 1 else None
+        body = self._live.study.details(names[0]) if len(names) == 1 else None
         if body is None:
             self._refuse(404, "there is no such run")
             return
