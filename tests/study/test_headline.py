@@ -202,3 +202,10 @@ def test_a_robot_that_works_is_asked_for_the_next_episode(tmp_path: Path) -> Non
     run = robot_run(tmp_path / "arm", told=3)
     assert robot_state(run).failed_in_a_row == 0
     assert next_steps(run)[0] == ("have the policy of episode 3 written", f"abps ask {run.path}")
+
+
+def test_a_robot_that_is_done_can_go_on(tmp_path: Path) -> None:
+    robot_run(tmp_path / "arm", told=3)
+    (tmp_path / "arm" / "DONE").write_text("episodes: 3 of 3 are used")
+    run = load_run(tmp_path / "arm")
+    assert commands(run) == [f"abps export {run.path} --which current --format c", f"abps ask {run.path} --episodes 6"]

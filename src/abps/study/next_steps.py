@@ -67,6 +67,7 @@ def _robot(run: Run, path: str) -> list[Step]:
         steps.append(Step(why, f"abps tell {path} --discard"))
     if run.status == "done":
         steps.append(Step("take the policy to the robot, here as C", f"abps export {path} --which current --format c"))
+        steps.append(Step("go on with more episodes", f"abps ask {path} --episodes {LONGER * max(state.told, 1)}"))
         return steps
     steps.append(Step(f"have the policy of episode {state.told} written", f"abps ask {path}"))
     steps.append(Step("after it ran: hand its trajectory back", f"abps tell {path} --trajectory FILE"))

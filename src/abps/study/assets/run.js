@@ -179,7 +179,10 @@ function drawPolicy(found) {
       const button = node(
         "button",
         { type: "button", "aria-pressed": String(item === picture), "data-focus": `policy ${item.which}` },
-        { current: "Current policy", best: "Policy of the highest evaluation" }[item.which],
+        {
+          current: "Current policy",
+          best: found.robot ? "Policy of the best episode" : "Policy of the highest evaluation",
+        }[item.which],
       );
       button.addEventListener("click", () => {
         state.policy = item.which;
