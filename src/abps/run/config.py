@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 
 __all__ = ["RunConfig"]
 
@@ -28,6 +28,7 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.workers >= 1, "workers must be at least 1")
         for name in ("minutes", "evaluate_every", "evaluation_episodes", "timeout", "retries"):
             require(getattr(self, name) >= 0, f"{name} must not be negative")

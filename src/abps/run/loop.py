@@ -15,7 +15,7 @@ from abps.run.evaluation import Evaluation, evaluate
 from abps.run.run import Run, Slot, clean_reason, failures_noted, open_run
 from abps.run.spool import Finished
 from abps.search.base import Metrics
-from abps.seeding import integer_seed
+from abps.seeding import episode_seed
 from abps.tasks.gym import Task, make_task
 from abps.trajectory import Failed, Outcome
 
@@ -99,7 +99,10 @@ def _run_to_its_end(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> Tr
 def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dict[str, str]:
     while not (reasons := run.stop()):
         for slot, finished in Episodes(pool, run).of(run.slots()):
-            details = {"seed": episode_seed(run, slot, len(finished.attempts)), "failed_attempts": finished.attempts}
+            details = {
+                "seed": episode_seed(run.settings.seed, slot.episode, len(finished.attempts)),
+                "failed_attempts": finished.attempts,
+            }
             run.record(slot, finished.outcome, finished.seconds, details)
             run.spool.drop(slot.episode)
             for observer in observers:
@@ -116,11 +119,6 @@ def _refuse_too_many_failures(run: Run, outcome: Outcome) -> None:
             f"{run.failures_in_a_row} episodes in a row failed, the last with: {clean_reason(outcome.reason)}. "
             f"Everything is saved; when the cause is mended, go on with `abps resume {run.path}`"
         )
-
-
-def episode_seed(run: Run, slot: Slot, attempt: int) -> int:
-    """The seed of an attempt at an episode; it follows from their numbers alone."""
-    return integer_seed(run.settings.seed, "episode", slot.episode, attempt)
 
 
 class Episodes:
@@ -178,7 +176,7 @@ class Episodes:
 
     def _job(self, slot: Slot, index: int) -> Job:
         attempt = len(self._attempts.get(index, ()))
-        return Job(slot.query.policy, episode_seed(self._run, slot, attempt))
+        return Job(slot.query.policy, episode_seed(self._run.settings.seed, slot.episode, attempt))
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
 from abps.run.scoreboard import Evaluator, Scoreboard
 from abps.run.spool import Finished, Spool
+from abps.run.start import start_search
 from abps.search.base import Metrics, Query, Search
 from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
@@ -194,6 +195,7 @@ class Run:
             )
         except (MemoryError, ValueError, OverflowError) as error:
             raise RunError(f"the settings ask for arrays that cannot be had here: {error}") from error
+        start_search(self.search, self.path, settings)
         self.metrics = MetricsFile(self.path)
         self.scoreboard = Scoreboard(self.search.policies, settings.run.evaluate_probes)
         self._told = 0

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from abps.arrays import Array
 from abps.data.objective import Objective
@@ -28,7 +29,8 @@ from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
-from abps.settings import Part
+from abps.seeding import episode_seed
+from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
@@ -53,13 +55,15 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A policy to run `episodes` times; its `id` comes back with the outcomes.
+    """A policy to run `episodes` times, once with every one of `seeds`; its `id` comes back with the outcomes.
 
     Example:
         >>> import abps
         >>> query = abps.make_search("mpd", abps.make_task("hopper").spec).ask()
         >>> query.role, query.episodes, query.parameters.shape
         ('centre', 3, (33,))
+        >>> len(query.seeds)
+        3
     """
 
     id: int
@@ -69,6 +73,9 @@ class Query:
     parameters: Array
     """(d,)"""
     policy: Policy
+    seeds: tuple[int, ...] = ()
+    """One seed per episode, for `env.reset`; `abps train` runs the same ones, so that a loop of one's own gives the
+    same numbers, every time."""
 
 
 class Answer(NamedTuple):
@@ -177,8 +184,11 @@ class Search(ABC, Generic[ConfigT]):
         budget: BudgetConfig | None = None,
         name: str = "",
     ) -> None:
+        if not isinstance(seed, int | np.integer):
+            raise ConfigError(f"seed must be a whole number, got {seed!r}")
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
+        check_types(config)
         self.spec, self.config, self.seed = spec, config, seed
         self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
@@ -231,13 +241,37 @@ class Search(ABC, Generic[ConfigT]):
             proposals = self._propose()
             if not proposals:
                 raise RuntimeError(f"search {self.name!r} proposed nothing")
+            episode = self.episodes  # A stage begins when everything before it is told.
             for proposal in proposals:
-                parameters = np.array(proposal.parameters, dtype=np.float64)
-                policy = self.policies.policy(parameters, self.normaliser, proposal.path)
-                number = self.progress.next_id
-                self._open.append(Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy))
-                self.progress.next_id += 1
+                self._open.append(self._query(proposal, episode))
+                episode += proposal.episodes
         return [query for query in self._open if query.id not in self._answers]
+
+    def start_from(self, parameters: ArrayLike, normaliser: Normaliser | None = None) -> None:
+        """Begin at these parameters in place of the policy class's own; for a search that was not asked yet.
+
+        `policies.start.fitted` finds them for a policy of another search.
+
+        Args:
+            parameters: (d,).
+            normaliser: what the policy's observations are standardised with; None: nothing is known of them.
+
+        Raises:
+            ConfigError: the search has been asked or told something.
+            ShapeError: there are not d finite numbers.
+        """
+        if self.episodes or self._open:
+            raise ConfigError("a search can begin somewhere else only before its first query; make a new one")
+        start = np.array(parameters, dtype=np.float64)
+        if start.shape != self.centre.shape or not np.all(np.isfinite(start)):
+            raise ShapeError(
+                f"the policies of this search have {self.centre.size} parameters; expected as many finite numbers to "
+                f"start from, got an array of shape {start.shape}"
+            )
+        normaliser = normaliser or self.normaliser
+        self.progress = replace(
+            self.progress, centre=start, normaliser=normaliser, best=Best(-np.inf, start, normaliser)
+        )
 
     def tell(self, query: Query, outcomes: Sequence[Outcome]) -> Metrics | None:
         """Take in the outcomes of a query.
@@ -390,6 +424,16 @@ class Search(ABC, Generic[ConfigT]):
             progress.best_centre, progress.best_centre_iteration = value, progress.iteration
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _query(self, proposal: Proposal, episode: int) -> Query:
+        """The query of a proposal, whose first episode has this number."""
+        parameters = np.array(proposal.parameters, dtype=np.float64)
+        policy = self.policies.policy(parameters, self.normaliser, proposal.path)
+        seeds = tuple(episode_seed(self.seed, episode + number) for number in range(proposal.episodes))
+        self.progress.next_id += 1
+        return Query(
+            self.progress.next_id - 1, proposal.role, self.iteration, proposal.episodes, parameters, policy, seeds
+        )
 
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
         open_ids = [item.id for item in self.open_queries()]

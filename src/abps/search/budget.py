@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 
 __all__ = ["BudgetConfig"]
 
@@ -24,5 +24,6 @@ class BudgetConfig:
     plateau: int = setting(0, "stop after so many outer iterations without a better centre")
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("episodes", "steps", "plateau"):
             require(getattr(self, name) >= 0, f"{name} must not be negative")
