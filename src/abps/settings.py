@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import msgspec
 
 from abps.errors import ConfigError
+from abps.keywords import split_list
 from abps.registry import find, kind_of, nearest
 
 __all__ = [
@@ -182,7 +183,7 @@ def _read(value: Any, default: Any) -> Any:
     if not isinstance(value, str):
         return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
     if isinstance(default, list):
-        return [_scalar(part.strip()) for part in value.split(",")]
+        return [_scalar(part) for part in split_list(value)]
     return value if isinstance(default, str) else _scalar(value)
 
 

@@ -14,7 +14,7 @@ from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.run.config import RunConfig
 from abps.search.base import SearchConfig
-from abps.search.budget import BudgetConfig
+from abps.search.budget import DEFAULT_EPISODES, BudgetConfig
 from abps.search.registry import SEARCHES, search_config
 from abps.settings import setting, to_dict
 from abps.tasks.catalogue import task_config
@@ -37,9 +37,6 @@ USAGE = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any other se
 FOOTER = "`abps train TASK --search NAME --help-all` lists every setting, and the parts to choose from."
 
 OTHER_SEARCH = ", not of the chosen one"
-
-DEFAULT_EPISODES = 300
-"""The paper's budgets are long; a first run should end soon."""
 
 Logger = Literal["tensorboard", "wandb"]
 
@@ -124,7 +121,7 @@ def _train(arguments: TrainArguments, budget: BudgetConfig, run: RunConfig, task
 
 def train_and_tell(path: Path, settings: Any, arguments: Any, task: Any = None) -> int:
     """Train with a progress bar, and say in the end what was learned and where it is."""
-    from abps.cli.progress import ProgressBar
+    from abps.api.progress import ProgressBar
     from abps.run.loggers import LOGGERS
     from abps.run.loop import train
 

@@ -34,6 +34,7 @@ from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
+from abps.words import counted
 
 __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search", "SearchConfig", "SearchResult"]
 
@@ -304,7 +305,8 @@ class Search(ABC, Generic[ConfigT]):
         """Return every reason to stop, by name; empty means go on."""
         budget, progress, reasons = self.budget, self.progress, dict[str, str]()
         if budget.episodes and progress.episodes >= budget.episodes:
-            reasons["episodes"] = f"{progress.episodes} of {budget.episodes} episodes are used"
+            used = "is" if budget.episodes == 1 else "are"
+            reasons["episodes"] = f"{progress.episodes} of {counted(budget.episodes, 'episode')} {used} used"
         if budget.steps and progress.steps >= budget.steps:
             reasons["steps"] = f"{progress.steps} of {budget.steps} environment steps are used"
         if budget.target is not None and progress.best_centre >= budget.target:
@@ -312,7 +314,7 @@ class Search(ABC, Generic[ConfigT]):
         # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
         known = np.isfinite(progress.best_centre)
         if budget.plateau and known and progress.iteration - progress.best_centre_iteration >= budget.plateau:
-            reasons["plateau"] = f"no better centre for {budget.plateau} outer iterations"
+            reasons["plateau"] = f"no better centre for {counted(budget.plateau, 'outer iteration')}"
         return reasons
 
     def result(self) -> SearchResult:
@@ -441,7 +443,9 @@ class Search(ABC, Generic[ConfigT]):
             raise ConfigError(f"query {query.id} is not open; open are {open_ids}. Was it told already?")
         expected = next(item.episodes for item in self._open if item.id == query.id)
         if len(outcomes) != expected:
-            raise ConfigError(f"query {query.id} asked for {expected} episodes, {len(outcomes)} outcomes came")
+            raise ConfigError(
+                f"query {query.id} asked for {counted(expected, 'episode')}, {counted(len(outcomes), 'outcome')} came"
+            )
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
                 continue

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from abps.settings import check_types, require, setting
 
-__all__ = ["BudgetConfig"]
+__all__ = ["DEFAULT_EPISODES", "BudgetConfig"]
+
+DEFAULT_EPISODES = 300
+"""The paper's budgets are long; a first run should end soon."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from abps.settings import require, setting
+from abps.keywords import read_keywords
+from abps.settings import check_types, require, setting
 
 __all__ = ["HardwareConfig", "TaskConfig"]
 
@@ -26,6 +27,16 @@ class TaskConfig:
     reward_scale: float | None = setting(
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
     )
+    env_kwargs: tuple[str, ...] = setting(
+        (), "keyword arguments that the environment is made with: key=value, or a JSON object; may be repeated"
+    )
+    wrapper: tuple[str, ...] = setting(
+        (), "wrappers around it, the innermost first: Name of gymnasium.wrappers, module:Name, module:Name(key=value)"
+    )
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        read_keywords(self.env_kwargs, "env_kwargs")
 
 
 @dataclass(frozen=True)
