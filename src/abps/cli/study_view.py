@@ -11,6 +11,7 @@ from rich.live import Live
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
 from abps.study.watch import duration, overview
+from abps.words import counted
 
 __all__ = ["LineView", "LiveView", "View", "make_view"]
 
@@ -46,7 +47,7 @@ class LineView:
 
     def begin(self, schedule: Schedule) -> None:
         done = schedule.count("done")
-        self._print(f"{len(schedule.states)} cells, {done} done already; {schedule.executor.describe()}")
+        self._print(f"{counted(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
 
     def change(self, item: CellState) -> None:
         took = (

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ __all__ = [
     "claim",
     "create_directory",
     "move_aside",
+    "new_directory",
     "parse_yaml",
     "read_settings",
     "run_path",
@@ -108,6 +110,45 @@ def create_directory(path: Path, settings: RunSettings, files: Mapping[str, byte
         for name, content in (files or {}).items():
             replace_atomically(path / name, content)
         write_settings(path, settings)
+
+
+@contextmanager
+def new_directory(
+    path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None, *, overwrite: bool = False
+) -> Iterator[None]:
+    """Make a new run directory; when the block fails, everything is as before.
+
+    Args:
+        path: where.
+        settings: what config.yaml will say.
+        files: see `create_directory`.
+        overwrite: whether a run that is there is moved aside.
+
+    Raises:
+        RunError: there is a run already, or the path cannot be made.
+    """
+    there = path.exists()
+    moved = move_aside(path) if overwrite and there else None
+    try:
+        create_directory(path, settings, files)
+    except BaseException:
+        _put_back(path, moved)
+        raise
+    try:
+        yield
+    except BaseException:
+        if there and moved is None:  # A folder that was there before the run keeps what else is in it.
+            for name in ("config.yaml", "versions.json", *(files or {})):
+                (path / name).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        _put_back(path, moved)
+        raise
+
+
+def _put_back(path: Path, moved: Path | None) -> None:
+    if moved is not None and not path.exists():
+        moved.rename(path)
 
 
 def move_aside(path: Path) -> Path:

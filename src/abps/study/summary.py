@@ -26,7 +26,7 @@ def summary_table(rows: Sequence[Row]) -> Table:
     """The rows as a table for the terminal."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name, justify in COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=name not in ("search",))  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*_texts(row))
     return table
