@@ -1,5 +1,6 @@
 """Callbacks: functions that see a run while it trains, and may stop it."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,9 +52,19 @@ def checked_callbacks(callbacks: Callback | Sequence[Callback]) -> list[Callback
     """
     listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     for item in listed:
-        if not callable(item):
+        if not callable(item) or not _takes_one(item):
             raise ConfigError(f"a callback is a function that takes one TrainingEvent, got {item!r:.80}")
     return listed
+
+
+def _takes_one(function: Callback) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # Built in, without a signature.
+        return True
+    return True
 
 
 class CallbackObserver:

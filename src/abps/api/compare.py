@@ -1,12 +1,12 @@
 """`abps.compare`: searches on tasks over seeds, in one call, as a table and a report."""
 
 import io
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from abps.api.resolve import whole_number
+from abps.api.temporary import TemporaryFolder
 from abps.api.trained import TrainedRun
 from abps.errors import AbpsError, ConfigError, RunError
 from abps.settings import replace
@@ -47,7 +47,7 @@ class Comparison:
         records: Sequence[Record],
         failed: Mapping[str, str],
         folder: Path,
-        keep: "tempfile.TemporaryDirectory[str] | None",
+        keep: TemporaryFolder | None,
     ) -> None:
         self.runs = tuple(runs)
         """Every run that has results, in the order of seeds, tasks and searches."""
@@ -153,16 +153,11 @@ def compare(
         preset=preset,
         fixed={name: str(value) for name, value in changes.items()},
     )
-    keep = tempfile.TemporaryDirectory(prefix="abps-", ignore_cleanup_errors=True) if out is None else None
-    try:
-        folder = Path(keep.name if keep is not None else str(out))
-        cells = [_with_task(cell, made) for cell in make_cells(grid, folder)]
-        check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
-        failed = {**_side_by_side(cells, made, jobs), **_one_by_one(cells, made)}
-    except BaseException:
-        if keep is not None:
-            keep.cleanup()
-        raise
+    keep = TemporaryFolder() if out is None else None
+    folder = keep.path if keep is not None else Path(str(out))
+    cells = [_with_task(cell, made) for cell in make_cells(grid, folder)]
+    check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
+    failed = {**_side_by_side(cells, made, jobs), **_one_by_one(cells, made)}
     return _comparison(cells, made, failed, folder, keep)
 
 
@@ -233,12 +228,12 @@ def _comparison(
     made: Mapping[str, Task],
     failed: Mapping[str, str],
     folder: Path,
-    keep: "tempfile.TemporaryDirectory[str] | None",
+    keep: TemporaryFolder | None,
 ) -> Comparison:
     there = [cell for cell in cells if (cell.path / "metrics.jsonl").is_file()]
-    if not there:
+    if not there or len(failed) == len(cells):
         reason = next(iter(failed.values()), "no outer iteration was finished; give it more episodes")
-        raise RunError(f"none of the {len(cells)} runs has a result: {reason}")
+        raise RunError(f"no run of {len(cells)} came to its end: {reason}")
     runs = [TrainedRun(cell.path, cell.settings, made[cell.settings.task.name], keep) for cell in there]
     return Comparison(runs, [load_run(cell.path) for cell in there], failed, folder, keep)
 

@@ -1,12 +1,12 @@
 """`abps.train`: from a task to a trained policy in one call."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from abps.api.callbacks import Callback, CallbackObserver, checked_callbacks
 from abps.api.resolve import Resolved, resolve, whole_number
+from abps.api.temporary import TemporaryFolder
 from abps.api.trained import TrainedRun
 from abps.errors import ConfigError
 from abps.policies.start import InitialLike
@@ -98,17 +98,17 @@ def _folder(out: str | Path) -> Path:
 
 
 def _in_memory(resolved: Resolved, observers: list[Observer]) -> TrainedRun:
-    """Train in a temporary directory, which is removed with the object that is returned."""
-    keep = tempfile.TemporaryDirectory(prefix="abps-", ignore_cleanup_errors=True)
+    """Train in a temporary folder, which is removed with the object that is returned; an error leaves it there."""
+    folder = TemporaryFolder()
+    path = folder.path / "run"
     try:
-        path = Path(keep.name) / "run"
         _train(resolved, observers, path)
     except BaseException as error:
+        folder.keep()
         if isinstance(error, KeyboardInterrupt):
-            error.add_note("The run was only in memory and is lost; out=PATH keeps every finished episode.")
-        keep.cleanup()
+            error.add_note(f"Every finished episode is in {path}: `abps.load` reads it; next time, out=PATH goes on.")
         raise
-    return TrainedRun(path, resolved.settings, resolved.task, keep)
+    return TrainedRun(path, resolved.settings, resolved.task, folder)
 
 
 def _on_disk(resolved: Resolved, observers: list[Observer], path: Path) -> TrainedRun:

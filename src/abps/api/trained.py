@@ -1,7 +1,6 @@
 """A run as a Python object: its policies, its numbers, fresh episodes and a report."""
 
 import shutil
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abps.api.resolve import whole_number
+from abps.api.temporary import TemporaryFolder
 from abps.errors import ConfigError, RunError
 from abps.policies.policy import Policy, PolicySpace, load_policy
 from abps.rollouts.pool import make_pool
@@ -71,7 +71,7 @@ class TrainedRun:
         path: Path,
         settings: RunSettings,
         task: Task | None = None,
-        keep: "tempfile.TemporaryDirectory[str] | None" = None,
+        keep: TemporaryFolder | None = None,
     ) -> None:
         self.settings = settings
         """Everything that defines the run, as in its `config.yaml`."""

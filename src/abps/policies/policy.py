@@ -228,6 +228,8 @@ def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Po
         >>> abps.load_policy("policy.npz").parameters.shape
         (4,)
     """
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"a policy is loaded from a file, got {path!r:.80}")
     try:
         data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)
         return _policy(data, policy_class)

@@ -40,6 +40,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     """
     if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TaskError(f"an episode is run with an environment and a policy (`query.policy`), got {policy!r:.80}")
+    if not hasattr(env, "reset") or not hasattr(env, "step"):
+        raise TaskError(f"an environment has `reset` and `step`, got {env!r:.80}")
     spec = policy.spec
     horizon = spec.horizon
     observations = np.empty((horizon + 1, spec.observation_dim))

@@ -117,11 +117,14 @@ def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dic
 
 def _refuse_too_many_failures(run: Run, outcome: Outcome) -> None:
     if isinstance(outcome, Failed) and run.failures_in_a_row >= run.settings.run.max_failures:
-        raise RunError(
+        error = RunError(
             f"{counted(run.failures_in_a_row, 'episode')} in a row failed, the last with: "
             f"{clean_reason(outcome.reason)}. The traceback is in {run.path / FAILURES_FILE} (`abps failures "
             f"{run.path}`); when the cause is mended, go on with `abps resume {run.path}`"
         )
+        if outcome.traceback:
+            error.add_note(outcome.traceback)  # For a Python program; the command line prints the sentence.
+        raise error
 
 
 class Episodes:

@@ -190,6 +190,8 @@ class Search(ABC, Generic[ConfigT]):
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
         check_types(config)
+        if not isinstance(budget, BudgetConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"budget must be a BudgetConfig, got {budget!r:.80}")
         self.spec, self.config, self.seed = spec, config, seed
         self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
@@ -438,6 +440,8 @@ class Search(ABC, Generic[ConfigT]):
         )
 
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
+        if not isinstance(query, Query) or not isinstance(outcomes, list | tuple):
+            raise ConfigError("tell takes a query, as `ask` gave it, and the list of its outcomes")
         open_ids = [item.id for item in self.open_queries()]
         if query.id not in open_ids:
             raise ConfigError(f"query {query.id} is not open; open are {open_ids}. Was it told already?")

@@ -55,6 +55,8 @@ def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
         >>> abps.search_config("short-walk", "hopper").step.length
         0.005
     """
+    if not callable(recipe):
+        raise ConfigError(f"a recipe is a function of task and preset that gives settings, got {recipe!r:.80}")
     known = SEARCHES.get(name)
     if known is not None and known.recipe is not recipe:
         raise ConfigError(f"there is a search {name!r} already; choose another name")

@@ -139,7 +139,9 @@ def _of_object(env: AnyEnv, changes: Mapping[str, Any]) -> Task:
 def _of_factory(factory: Callable[..., AnyEnv], changes: Mapping[str, Any]) -> Task:
     """A class or function: named by its module where other processes can import it, else kept as it is."""
     place, shown = importable(factory), getattr(factory, "__qualname__", repr(factory))
-    config = _with(TaskConfig(id=place or f"{OBJECT}:{shown}", name=getattr(factory, "__name__", "task")), changes)
+    name = getattr(factory, "__name__", "")
+    name = name if name.isidentifier() else "environment"  # A lambda has none.
+    config = _with(TaskConfig(id=place or f"{OBJECT}:{shown}", name=name), changes)
 
     def make() -> AnyEnv:
         made = call_factory(factory, shown, read_keywords(config.env_kwargs))

@@ -88,5 +88,6 @@ def _wrapper(name: str) -> Any:
     module: Any = importlib.import_module("gymnasium.wrappers")
     known = [*OWN, *module.__all__]
     if name not in known:
-        raise TaskError(f"there is no wrapper {name!r} here or in gymnasium.wrappers{nearest(name, known)}")
+        alike = [other for other in known if name.lower() in other.lower()]
+        raise TaskError(f"there is no wrapper {name!r} here or in gymnasium.wrappers{nearest(name, alike or known)}")
     return getattr(module, name)
