@@ -27,7 +27,7 @@ def test_pairs_and_json_objects_are_read(texts: list[str], values: dict[str, Any
 
 @pytest.mark.parametrize("text", ["gravity", "=3", "a b=3", "{1: 2}", "{"])
 def test_other_forms_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="e.g. gravity=9.81"):
+    with pytest.raises(ConfigError, match=r"e\.g\. gravity=9\.81"):
         read_keywords([text], "env_kwargs")
 
 

@@ -188,7 +188,7 @@ def test_what_a_callback_raises_is_not_swallowed() -> None:
     def fail(event: abps.TrainingEvent) -> None:
         raise ZeroDivisionError("mine")
 
-    with pytest.raises(abps.RunError, match="ZeroDivisionError: mine .*test_train.py"):
+    with pytest.raises(abps.RunError, match=r"ZeroDivisionError: mine .*test_train.py"):
         abps.train(LQR, "ars", callbacks=fail, **QUICK)
 
 
@@ -227,7 +227,7 @@ def test_a_run_in_memory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
 
 def test_the_traceback_of_an_environment_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(abps.RunError, match="10 episodes in a row failed.*a screw is loose") as caught:
+    with pytest.raises(abps.RunError, match=r"10 episodes in a row failed.*a screw is loose") as caught:
         abps.train(Broken, "ars", **QUICK)
     assert "\n" not in str(caught.value)
     assert "raise ValueError" in caught.value.__notes__[0]

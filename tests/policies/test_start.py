@@ -20,7 +20,10 @@ STATES = RNG.standard_normal((20, 3)) * [1.0, 5.0, 0.2] + [0.0, 3.0, -1.0]
 SEEN = Normaliser.empty(3).add(STATES)
 
 
-def policy(policy_class: Any = LinearTanh(), normaliser: Normaliser = SEEN, spec: TaskSpec = SPEC) -> Policy:
+PLAIN = LinearTanh()
+
+
+def policy(policy_class: Any = PLAIN, normaliser: Normaliser = SEEN, spec: TaskSpec = SPEC) -> Policy:
     space = PolicySpace(policy_class, spec)
     return space.policy(np.random.default_rng(1).standard_normal(space.size), normaliser)
 

@@ -111,6 +111,6 @@ def test_wrong_settings_of_a_task_are_one_sentence() -> None:
 
 
 def test_a_wrong_keyword_of_a_registered_environment_is_named() -> None:
-    with pytest.raises(TaskError, match="'Pendulum-v1' cannot be made with mass: TypeError.*mass"):
+    with pytest.raises(TaskError, match=r"'Pendulum-v1' cannot be made with mass: TypeError.*mass"):
         make_task("Pendulum-v1", env_kwargs={"mass": 1})
     assert make_task("Pendulum-v1", env_kwargs={"g": 1.0}).make_env().unwrapped.g == 1.0  # type: ignore[attr-defined]

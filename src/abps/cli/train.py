@@ -50,12 +50,12 @@ Logger = Literal["tensorboard", "wandb"]
 class TrainArguments:
     """What `abps train` takes beside settings."""
 
-    task: str = positional("TASK", "a name from `abps tasks`, a Gymnasium id, module:factory or module:EnvId")
+    task: str = positional("TASK", "a name from `abps tasks`, a Gymnasium id, or module:factory")
     search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own")
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published")
     seed: int = setting(0, "everything random derives from it")
     runs: Path = setting(Path("runs"), "folder of all runs")
-    config: Path | None = setting(None, "settings from a file: a run's config.yaml or a part of one; options win")
+    config: Path | None = setting(None, "settings from a file like a run's config.yaml; options override them")
     initial: Path | None = setting(None, "start from a run's policy, a policy file, or a .npy file of parameters")
     overwrite: bool = setting(False, "start over; an existing run is renamed, not deleted")
     quiet: bool = setting(False, "print errors only")

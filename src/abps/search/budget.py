@@ -23,7 +23,7 @@ class BudgetConfig:
 
     episodes: int = setting(0, "training episodes, all of them counted", common=True)
     steps: int = setting(0, "training environment steps")
-    target: float | None = setting(None, "stop when a centre's mean undiscounted return reaches this", common=True)
+    target: float | None = setting(None, "stop when a centre's mean return (undiscounted) is this", common=True)
     plateau: int = setting(0, "stop after so many outer iterations without a better centre")
 
     def __post_init__(self) -> None:

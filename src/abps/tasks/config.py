@@ -20,9 +20,7 @@ class TaskConfig:
 
     id: str = setting("", "Gymnasium id or module:factory that makes the environment")
     name: str = setting("", "short name used in paths and reports")
-    gamma: float = setting(
-        0.99, "γ: discount factor of the return the search maximises; 1 for undiscounted", common=True
-    )
+    gamma: float = setting(0.99, "γ: discount of the return that is maximised; 1: none", common=True)
     horizon: int = setting(0, "longest episode in steps; 0: the environment's own limit, or 1000", common=True)
     reward_scale: float | None = setting(
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
