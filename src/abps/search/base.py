@@ -190,7 +190,7 @@ class Search(ABC, Generic[ConfigT]):
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
         check_types(config)
-        if not isinstance(budget, BudgetConfig | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if budget is not None and not hasattr(budget, "plateau"):
             raise ConfigError(f"budget must be a BudgetConfig, got {budget!r:.80}")
         self.spec, self.config, self.seed = spec, config, seed
         self.name = name or kind_of(type(config))
