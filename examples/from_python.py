@@ -6,13 +6,14 @@ python examples/from_python.py [folder]
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import abps
 
 TASK = "pendulum"
-SHORT = {"horizon": 200, "directions": 4, "top": 2}
+SHORT: dict[str, Any] = {"horizon": 200, "directions": 4, "top": 2}
 
 
 def one_line(folder: Path) -> abps.TrainedRun:

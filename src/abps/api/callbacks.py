@@ -50,7 +50,7 @@ def checked_callbacks(callbacks: Callback | Sequence[Callback]) -> list[Callback
     Raises:
         ConfigError: one cannot be called.
     """
-    listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    listed: list[Any] = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     for item in listed:
         if not callable(item) or not _takes_one(item):
             raise ConfigError(f"a callback is a function that takes one TrainingEvent, got {item!r:.80}")

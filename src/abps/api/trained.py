@@ -131,9 +131,8 @@ class TrainedRun:
     def result(self) -> RunResult:
         """How it ended, in numbers."""
         record, last = self._record, self.history[-1] if self.history else {}
-        stopped = (
-            dict(line.partition(": ")[::2] for line in record.reason.splitlines()) if record.status == "done" else {}
-        )
+        said = [line.partition(": ") for line in record.reason.splitlines()] if record.status == "done" else []
+        stopped = {name: reason for name, _, reason in said}
         journal = _journal(self._path)
         return RunResult(
             episodes=len(journal),

@@ -79,7 +79,10 @@ class WandbWriter(LogWriter):
         self._run.finish()
 
 
-LOGGERS: dict[str, type[LogWriter]] = {"tensorboard": TensorBoardWriter, "wandb": WandbWriter}
+LOGGERS: dict[str, Callable[[Path, dict[str, Any]], LogWriter]] = {
+    "tensorboard": TensorBoardWriter,
+    "wandb": WandbWriter,
+}
 
 
 class Logger:

@@ -185,7 +185,7 @@ class Search(ABC, Generic[ConfigT]):
         budget: BudgetConfig | None = None,
         name: str = "",
     ) -> None:
-        if not isinstance(seed, int | np.integer):
+        if not isinstance(seed, int | np.integer):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"seed must be a whole number, got {seed!r}")
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
@@ -440,7 +440,7 @@ class Search(ABC, Generic[ConfigT]):
         )
 
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
-        if not isinstance(query, Query) or not isinstance(outcomes, list | tuple):
+        if not hasattr(query, "id") or not isinstance(outcomes, list | tuple):
             raise ConfigError("tell takes a query, as `ask` gave it, and the list of its outcomes")
         open_ids = [item.id for item in self.open_queries()]
         if query.id not in open_ids:
