@@ -13,7 +13,9 @@ __all__ = [
     "AbpsError",
     "ArsConfig",
     "BudgetConfig",
+    "Comparison",
     "ConfigError",
+    "Evaluation",
     "Failed",
     "LocalSearchConfig",
     "Normaliser",
@@ -21,15 +23,20 @@ __all__ = [
     "Policy",
     "Query",
     "RunError",
+    "RunResult",
     "SearchResult",
     "ShapeError",
     "Task",
     "TaskConfig",
     "TaskError",
     "TaskSpec",
+    "TrainedRun",
+    "TrainingEvent",
     "Trajectory",
     "__version__",
     "attempt_episode",
+    "compare",
+    "load",
     "load_policy",
     "make_search",
     "make_task",
@@ -38,14 +45,20 @@ __all__ = [
     "run_episode",
     "search_config",
     "task_config",
+    "train",
 ]
 
 if TYPE_CHECKING:
+    from abps.api.callbacks import TrainingEvent
+    from abps.api.compare import Comparison, compare
+    from abps.api.train import train
+    from abps.api.trained import RunResult, TrainedRun, load
     from abps.errors import AbpsError, ConfigError, NumericsError, RunError, ShapeError, TaskError
     from abps.normaliser import Normaliser
     from abps.policies import Policy, load_policy
     from abps.registry import register
     from abps.rollouts.episode import attempt_episode, run_episode
+    from abps.run.evaluation import Evaluation
     from abps.search.ars import ArsConfig
     from abps.search.base import Query, SearchResult
     from abps.search.budget import BudgetConfig
@@ -58,11 +71,16 @@ if TYPE_CHECKING:
     from abps.trajectory import Failed, Trajectory
 
 _HOMES = {
+    "abps.api.callbacks": ("TrainingEvent",),
+    "abps.api.compare": ("Comparison", "compare"),
+    "abps.api.train": ("train",),
+    "abps.api.trained": ("RunResult", "TrainedRun", "load"),
     "abps.errors": ("AbpsError", "ConfigError", "NumericsError", "RunError", "ShapeError", "TaskError"),
     "abps.normaliser": ("Normaliser",),
     "abps.policies": ("Policy", "load_policy"),
     "abps.registry": ("register",),
     "abps.rollouts.episode": ("attempt_episode", "run_episode"),
+    "abps.run.evaluation": ("Evaluation",),
     "abps.search.ars": ("ArsConfig",),
     "abps.search.base": ("Query", "SearchResult"),
     "abps.search.budget": ("BudgetConfig",),

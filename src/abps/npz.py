@@ -1,4 +1,4 @@
-"""Reading `.npz` files from strangers: no pickle, and every size is checked before memory is reserved for it.
+"""Reading `.npz` and `.npy` files from strangers: no pickle, and every size is checked before memory is reserved.
 
 `numpy.load` believes what an array's header claims and unpacks whatever the archive holds. Here the caller says which
 arrays there may be and how large they may be; a member that claims, or unpacks to, anything else is refused.
@@ -9,7 +9,7 @@ import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from abps.errors import ShapeError
 
-__all__ = ["read_npz"]
+__all__ = ["read_npy", "read_npz"]
 
 MAX_HEADER = 10_000
 MAX_TEXT = 4096
@@ -60,21 +60,44 @@ def read_npz(path: Path, limits: Mapping[str, int] | int, *, required: tuple[str
         raise ShapeError(f"{path} is not a readable .npz file: {type(error).__name__}: {error}") from error
 
 
+def read_npy(path: Path, limit: int) -> NDArray[Any]:
+    """Return the array of a `.npy` file.
+
+    Args:
+        path: the file.
+        limit: the largest number of elements it can honestly have.
+
+    Raises:
+        ShapeError: it cannot be read, or the array is too large, or of objects.
+    """
+    try:
+        with path.open("rb") as stream:
+            return _array(stream, path.name, limit)
+    except ShapeError:
+        raise
+    except OSError as error:
+        raise ShapeError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise ShapeError(f"{path} is not a readable .npy file: {type(error).__name__}: {error}") from error
+
+
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> NDArray[Any]:
-    """Read one array whose header, size on paper and real size agree."""
     with archive.open(info) as stream:
-        version = npy.read_magic(stream)
-        reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = reader(stream, max_header_size=MAX_HEADER)
-        count = math.prod(shape)
-        if dtype.kind not in KINDS or (dtype.kind == "U" and (count != 1 or dtype.itemsize > MAX_TEXT)):
-            raise ShapeError(f"array {info.filename!r} is of type {dtype}, which is not plain numbers")
-        if count > limit or any(size < 0 for size in shape):
-            raise ShapeError(
-                f"array {info.filename!r} claims the shape {shape}; at most {limit} numbers make sense here"
-            )
-        size = count * dtype.itemsize
-        data = stream.read(size + 1)
+        return _array(stream, info.filename, limit)
+
+
+def _array(stream: IO[bytes], name: str, limit: int) -> NDArray[Any]:
+    """Read one array whose header, size on paper and real size agree."""
+    version = npy.read_magic(stream)
+    reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = reader(stream, max_header_size=MAX_HEADER)
+    count = math.prod(shape)
+    if dtype.kind not in KINDS or (dtype.kind == "U" and (count != 1 or dtype.itemsize > MAX_TEXT)):
+        raise ShapeError(f"array {name!r} is of type {dtype}, which is not plain numbers")
+    if count > limit or any(size < 0 for size in shape):
+        raise ShapeError(f"array {name!r} claims the shape {shape}; at most {limit} numbers make sense here")
+    size = count * dtype.itemsize
+    data = stream.read(size + 1)
     if len(data) != size:
-        raise ShapeError(f"array {info.filename!r} has another size than its header claims ({shape}, {dtype})")
+        raise ShapeError(f"array {name!r} has another size than its header claims ({shape}, {dtype})")
     return np.ndarray(shape, dtype, io.BytesIO(data).getbuffer(), order="F" if fortran else "C").copy()

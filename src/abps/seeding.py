@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-__all__ = ["generator", "integer_seed"]
+__all__ = ["episode_seed", "generator", "integer_seed"]
 
 
 def _entropy(seed: int, path: tuple[str | int, ...]) -> list[int]:
@@ -33,3 +33,14 @@ def generator(seed: int, *path: str | int) -> np.random.Generator:
 def integer_seed(seed: int, *path: str | int) -> int:
     """Return a 31-bit integer seed for software that takes no generator (Gymnasium's `reset(seed=…)`)."""
     return int(np.random.SeedSequence(_entropy(seed, path)).generate_state(1)[0] >> 1)
+
+
+def episode_seed(seed: int, episode: int, attempt: int = 0) -> int:
+    """Return the seed of an attempt at a training episode; it follows from the search's seed and their numbers alone.
+
+    Args:
+        seed: the search's.
+        episode: its number among all that were asked for.
+        attempt: how often it was tried before.
+    """
+    return integer_seed(seed, "episode", episode, attempt)

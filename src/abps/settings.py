@@ -16,9 +16,20 @@ from typing import Any, ClassVar, TypeVar, cast
 import msgspec
 
 from abps.errors import ConfigError
+from abps.keywords import split_list
 from abps.registry import find, kind_of, nearest
 
-__all__ = ["KIND", "Part", "from_dict", "replace", "require", "setting", "to_dict", "with_changes"]
+__all__ = [
+    "KIND",
+    "Part",
+    "check_types",
+    "from_dict",
+    "replace",
+    "require",
+    "setting",
+    "to_dict",
+    "with_changes",
+]
 
 T = TypeVar("T")
 
@@ -52,6 +63,36 @@ def require(condition: bool, message: str) -> None:
 def replace(config: T, **changes: Any) -> T:
     """`dataclasses.replace`, typed for any settings class."""
     return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+
+
+def check_types(config: Any, where: str = "") -> None:
+    """Refuse settings whose values have other types than their fields say; groups and parts are looked into.
+
+    Raises:
+        ConfigError: names the field, what it takes and what came.
+    """
+    hints = typing.get_type_hints(cast("type[Any]", type(config)))
+    for item in fields(config):
+        value, hint, name = getattr(config, item.name), hints[item.name], f"{where}{item.name}"
+        arms = _arms(hint)
+        group = _group(arms)
+        if value is None and types.NoneType in arms:
+            continue
+        if group is None:
+            _check_plain(hint, value, name)
+        elif isinstance(value, group) and is_dataclass(value):
+            check_types(value, f"{name}.")
+        else:
+            raise ConfigError(f"{name} must be a {group.__name__}, got {value!r}")
+
+
+def _check_plain(hint: Any, value: Any, name: str) -> None:
+    try:
+        msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name} {_expected(hint, value)}") from error
+    except TypeError:  # A type that only its own class knows.
+        return
 
 
 def to_dict(config: Any) -> Any:
@@ -99,11 +140,12 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
     return cls(**arguments)
 
 
-def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T:
-    """Return settings with dotted names replaced by texts, all at once, because some are only valid together.
+def with_changes(config: T, changes: Mapping[str, Any], *, where: str = "") -> T:
+    """Return settings with dotted names replaced, all at once, because some are only valid together.
 
-    Naming a part by its kind (`step=walk`) takes that kind with its own defaults, and `step.length=0.02` then belongs
-    to it. A list takes its values separated by commas.
+    Values are texts, as on the command line, or what the field holds. Naming a part by its kind (`step=walk`) takes
+    that kind with its own defaults, and `step.length=0.02` then belongs to it; a part itself is taken as it is, a
+    dictionary changes what it names. A list takes its values separated by commas.
 
     Raises:
         ConfigError: an unknown name, or a value of the wrong type.
@@ -117,22 +159,34 @@ def with_changes(config: T, changes: Mapping[str, str], *, where: str = "") -> T
             if not isinstance(inner, dict):
                 raise ConfigError(f"{where}{name}: {group} is a setting, not a group of settings")
             place = cast("dict[str, Any]", inner)
-        value = place.get(last)
-        known = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        if known is None:
-            place[last] = _read(changes[name], value)
-        elif KIND not in known:
-            raise ConfigError(f"{where}{name} is a group of settings: {', '.join(known)}; set one of them")
-        elif known[KIND] != changes[name]:
-            place[last] = {KIND: changes[name]}
+        place[last] = _changed(place.get(last), changes[name], f"{where}{name}")
     return from_dict(type(config), document, where=where)
 
 
-def _read(text: str, default: Any) -> Any:
+def _changed(old: Any, new: Any, name: str) -> Any:
+    """What stands at a setting's place in the document after a change."""
+    if is_dataclass(new) and not isinstance(new, type):
+        return to_dict(new)
+    if not isinstance(old, dict):
+        return _read(new, old)
+    known = cast("dict[str, Any]", old)
+    if isinstance(new, Mapping):
+        given = cast("Mapping[str, Any]", new)
+        return {**known, **given} if given.get(KIND, known.get(KIND)) == known.get(KIND) else dict(given)
+    if KIND not in known:
+        raise ConfigError(f"{name} is a group of settings: {', '.join(known)}; set one of them")
+    return known if known[KIND] == new else {KIND: new}
+
+
+def _read(value: Any, default: Any) -> Any:
     """A value from text; a setting that is a list takes its values separated by commas."""
+    if isinstance(value, tuple):
+        return list(cast("tuple[Any, ...]", value))
+    if not isinstance(value, str):
+        return value
     if isinstance(default, list):
-        return [_scalar(part.strip()) for part in text.split(",")]
-    return text if isinstance(default, str) else _scalar(text)
+        return [_scalar(part) for part in split_list(value)]
+    return value if isinstance(default, str) else _scalar(value)
 
 
 def _scalar(text: str) -> Any:
@@ -154,16 +208,26 @@ def _default_of(cls: type, name: str) -> Any:
 
 def _typed(hint: Any, value: Any, where: str, default: Any) -> Any:
     """Check `value` against a field's type."""
-    arms = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    arms = _arms(hint)
     if value is None and types.NoneType in arms:
         return None
-    group = next((arm for arm in arms if isinstance(arm, type) and (is_dataclass(arm) or issubclass(arm, Part))), None)
+    group = _group(arms)
     if group is not None:
         return from_dict(group, value, where=f"{where}.", default=default)
     try:
         return msgspec.convert(value, hint, strict=True)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} {_expected(hint, value)}") from error
+
+
+def _arms(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a type."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+
+
+def _group(arms: tuple[Any, ...]) -> type[Any] | None:
+    """The group of settings or family of parts among the alternatives of a type."""
+    return next((arm for arm in arms if isinstance(arm, type) and (is_dataclass(arm) or issubclass(arm, Part))), None)
 
 
 def _expected(hint: Any, value: Any) -> str:

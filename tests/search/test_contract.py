@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from abps.arrays import Array
+from abps.errors import ConfigError, ShapeError
 from abps.policies.base import PolicyClass
 from abps.policies.linear import LinearTanh
 from abps.policies.observations import Observations, RawObservations, RunningNormaliser
@@ -20,7 +21,7 @@ from abps.search.base import ROLES, Answer, Metrics, Proposal, Search, SearchCon
 from abps.search.budget import BudgetConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.registry import SEARCHES, make_search, register_search, search_config
-from abps.seeding import generator
+from abps.seeding import episode_seed, generator
 from abps.settings import replace, setting
 from abps.steps.base import Move, StepInput, StepRule
 from abps.tasks.spec import TaskSpec
@@ -131,13 +132,51 @@ def smaller(part: Any) -> Any:
         value = getattr(part, item.name)
         if is_dataclass(value):
             changes[item.name] = smaller(value)
-        elif item.name in SMALLER:
+        elif item.name in SMALLER and isinstance(value, int | float):
             changes[item.name] = SMALLER[item.name]
     return replace(part, **changes)
 
 
 def make(name: str, task: Any, seed: int = 0, **options: Any) -> Any:
     return make_search(name, task.spec, smaller(search_config(name, task.spec.name)), seed=seed, **options)
+
+
+def test_every_query_has_the_seeds_of_its_episodes(name: str, lab: Any) -> None:
+    """Numbered in the order of the queries, as `abps train` numbers them; the same for a search made again."""
+    task = lab.lqr()
+    search, again, seeds = make(name, task, seed=3), make(name, task, seed=3), []
+    for _ in range(3):
+        queries = search.open_queries()
+        assert [query.seeds for query in queries] == [query.seeds for query in again.open_queries()]
+        assert all(len(query.seeds) == query.episodes for query in queries)
+        seeds += [seed for query in queries for seed in query.seeds]
+        for query in queries:
+            search.tell(query, lab.outcomes(search, task, query))
+        for query in reversed(again.open_queries()):  # In another order: seeds do not depend on it.
+            again.tell(query, lab.outcomes(again, task, query))
+    assert seeds == [episode_seed(3, number) for number in range(len(seeds))]
+    assert make(name, task, seed=4).ask().seeds[0] != seeds[0]
+
+
+def test_a_search_can_start_elsewhere(name: str, lab: Any) -> None:
+    """Its first policies lie around the given one, also after its state was saved and loaded."""
+    task = lab.lqr()
+    search, usual = make(name, task), make(name, task)
+    start = np.full(search.centre.size, 5.0)
+    search.start_from(start)
+    np.testing.assert_array_equal(search.result().incumbent.parameters, start)
+    loaded = make(name, task)
+    loaded.load(search.state())
+    distances = [np.linalg.norm(query.parameters - start) for query in loaded.open_queries()]
+    assert max(distances) < 0.5 * np.linalg.norm(start)
+    assert min(np.linalg.norm(query.parameters - start) for query in usual.open_queries()) > max(distances)
+    assert [query.parameters.tolist() for query in search.open_queries()] == [
+        query.parameters.tolist() for query in loaded.open_queries()
+    ]
+    with pytest.raises(ConfigError, match="before its first query"):
+        search.start_from(start)
+    with pytest.raises(ShapeError, match="finite numbers to start from"):
+        make(name, task).start_from(start[1:])
 
 
 def test_queries_are_well_formed(name: str, lab: Any) -> None:

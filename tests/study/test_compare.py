@@ -49,6 +49,25 @@ def test_a_dry_run_lists_every_cell_and_makes_nothing(tmp_path: Path, capsys: py
     assert listed[1]["run"].endswith("ars@step=0.02/seed-0")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["abps.tasks.lqr:nothing", "--searches", "ars"], "has no factory 'nothing'"),
+        ([LQR, "--searches", "ars,arss"], "unknown search 'arss'; did you mean 'ars'"),
+    ],
+)
+def test_a_dry_run_checks_names(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *words, "--dry-run"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(tmp_path, "--seeds", "0", "--no-report", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["report"] is None
+    assert [(row["label"], row["runs"]) for row in told["rows"]] == [("ars", 1)]
+
+
 def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Cells are real processes; two of them are enough to see what happens to what is done.
     assert main(command(tmp_path, "--axis", "ars.step=0.01,0.02", "--seeds", "0", "--json")) == 0
@@ -102,7 +121,7 @@ def test_a_failed_cell_is_counted_shown_and_in_the_exit_code(
     capsys.readouterr()
     assert main(command(tmp_path, "--seeds", "0", "--no-report")) == 1
     printed = capsys.readouterr()
-    assert "0 of 1 cells are done, 1 failed" in printed.out
+    assert "0 of 1 cell is done, 1 failed" in printed.out
     assert "damaged" in printed.err
     assert "Run what is missing with: abps compare" in printed.err
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "write one HTML file about runs",
     "figure": "draw a figure of the paper from runs",
     "watch": "look at running work, in the terminal or a browser",
+    "failures": "say why episodes of a run failed, with tracebacks",
     "ask": "give the next policy to run on real hardware",
     "tell": "hand back what happened on real hardware",
     "export": "write a policy as numpy, ONNX or C",

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from abps.cli.train import DEFAULT_EPISODES
+from abps.cli.train import as_interrupt
 from abps.errors import ConfigError
+from abps.search.budget import DEFAULT_EPISODES
 from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import (
@@ -26,6 +27,7 @@ from abps.study.grid import (
     parse_names,
     parse_seeds,
 )
+from abps.words import counted
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -90,6 +92,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Do what the arguments say; 0 only when every cell is done."""
     cells = make_cells(_grid(arguments), arguments.runs)
     if arguments.dry_run:
+        _check_tasks(cells)
         return _list(cells, arguments)
     if arguments.slurm:
         return _print_slurm(cells, arguments)
@@ -133,7 +136,7 @@ def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             detail = f"  {there.detail}" if there.state in ("failed", "conflict") else ""
             print(f"{cell.number:5}  {there.state:8} {there.episodes:6}/{budget:<6} {cell.path}{detail}")
         missing = sum(1 for there in found if there.state != "done")
-        print(f"{len(cells)} cells, {missing} to run")
+        print(f"{counted(len(cells), 'cell')}, {missing} to run")
     return 1 if any(there.state == "conflict" for there in found) else 0
 
 
@@ -163,7 +166,7 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
         )
     cell = cells[arguments.cell]
     os.environ.update(single_threaded())
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     if find(cell.path, cell.settings).state != "done":
         try:
             run_cell(cell.path, cell.settings)
@@ -176,7 +179,7 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
     elif not arguments.quiet:
-        print(f"{cell.path}: {there.state} ({there.episodes} episodes)")
+        print(f"{cell.path}: {there.state} ({counted(there.episodes, 'episode')})")
     return 0 if there.state == "done" else 1
 
 
@@ -188,7 +191,7 @@ def _run_all(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
 
     check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
     _check_tasks(cells)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     view = make_view(quiet=arguments.quiet or arguments.json)
     workers = max(cell.settings.run.workers for cell in cells)
     executor = make_executor(arguments.executor, jobs=arguments.jobs, address=arguments.address, workers=workers)
@@ -233,17 +236,18 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     failed = [item for item in schedule.states if item.state == "failed"]
     missing = schedule.count("waiting", "elsewhere")
     if arguments.json:
-        rows = [{"cell": item.cell.number, "run": str(item.cell.path), "state": item.state, "skipped": item.skipped,
+        cells = [{"cell": item.cell.number, "run": str(item.cell.path), "state": item.state, "skipped": item.skipped,
                  "message": item.message} for item in schedule.states]  # fmt: skip
-        out = {"done": schedule.count("done"), "failed": len(failed), "missing": missing, "cells": rows,
-               "report": str(file) if content else None, "rows": content.get("rows", [])}  # fmt: skip
+        out = {"done": schedule.count("done"), "failed": len(failed), "missing": missing, "cells": cells,
+               "report": str(file) if content else None, "rows": content.get("rows") or _rows(runs)}  # fmt: skip
         print(json.dumps(out, ensure_ascii=False))
     else:
         for item in failed:
             print(f"failed: {item.cell.path}: {item.message} (see worker.log there)", file=sys.stderr)
         if not arguments.quiet:
             _print_summary(runs)
-            done = f"{schedule.count('done')} of {len(schedule.states)} cells are done"
+            one = len(schedule.states) == 1
+            done = f"{schedule.count('done')} of {counted(len(schedule.states), 'cell')} {'is' if one else 'are'} done"
             print(f"{done}, {len(failed)} failed, {missing} missing.")
             for notice in content.get("warnings", []):
                 if notice["level"] != "note":
@@ -253,6 +257,13 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
         if failed or missing:
             print(f"Run what is missing with: {shlex.join(['abps', 'compare', *arguments.argv])}", file=sys.stderr)
     return 1 if failed or missing else 0
+
+
+def _rows(runs: Sequence[Any]) -> list[Any]:
+    """The rows of the report, when none is written."""
+    from abps.study.report import payload
+
+    return payload(runs)["rows"] if runs else []
 
 
 def _print_summary(runs: Sequence[Any]) -> None:
@@ -265,7 +276,3 @@ def _print_summary(runs: Sequence[Any]) -> None:
         console = Console()
         # In a file there is no width to keep to; a table that is cut off would be of no use there.
         Console(width=None if console.is_terminal else 160).print(summary_table(summarise(group_runs(runs))))
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
 from abps.study.watch import overview
 from abps.study.words import duration
+from abps.words import counted
 
 __all__ = ["LineView", "LiveView", "View", "make_view"]
 
@@ -47,7 +48,7 @@ class LineView:
 
     def begin(self, schedule: Schedule) -> None:
         done = schedule.count("done")
-        self._print(f"{len(schedule.states)} cells, {done} done already; {schedule.executor.describe()}")
+        self._print(f"{counted(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
 
     def change(self, item: CellState) -> None:
         took = (

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from abps.arrays import Array
-from abps.errors import ConfigError
+from abps.errors import ConfigError, ShapeError
 from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
 from abps.policies.base import Controller, FastControl, PolicyClass
@@ -139,9 +139,26 @@ class Policy:
         """The task it was made for."""
         return self.space.spec
 
-    def __call__(self, observation: NDArray[np.floating]) -> Array:
-        """Return the action (a,) for one observation (s,), or (m, a) for a batch (m, s)."""
-        return self.act(observation) if np.ndim(observation) == 1 else self.actions(observation)
+    def __call__(self, observation: ArrayLike) -> Array:
+        """Return the action (a,) for one observation (s,), or (…, a) for a batch (…, s).
+
+        Raises:
+            ShapeError: an observation has another size, or is not made of numbers.
+        """
+        size = self.spec.observation_dim
+        try:
+            observations = np.asarray(observation, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"an observation is a list or array of {size} numbers: {error}") from error
+        if observations.ndim == 0 or observations.shape[-1] != size:
+            raise ShapeError(
+                f"the policy takes observations of {size} numbers, one (s,) or a batch (m, s); got shape "
+                f"{observations.shape}"
+            )
+        if observations.ndim == 1:
+            return self.act(observations)
+        actions = self.actions(observations.reshape(-1, size))
+        return actions.reshape(*observations.shape[:-1], actions.shape[-1])
 
     def actions(self, observations: NDArray[np.floating]) -> Array:
         """π(s) for m states: (m, s) → (m, a)."""
@@ -211,6 +228,8 @@ def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Po
         >>> abps.load_policy("policy.npz").parameters.shape
         (4,)
     """
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"a policy is loaded from a file, got {path!r:.80}")
     try:
         data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)
         return _policy(data, policy_class)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 
 __all__ = ["RunConfig"]
 
@@ -12,7 +12,7 @@ __all__ = ["RunConfig"]
 class RunConfig:
     """How a run is carried out; nothing here changes what is learned."""
 
-    workers: int = setting(1, "processes that run episodes; the results do not depend on it", common=True)
+    workers: int = setting(1, "processes that run episodes; results do not change", common=True)
     minutes: float = setting(0.0, "stop after so much wall time; 0: no limit", common=True)
     evaluate_every: int = setting(1, "outer iterations between two evaluations; 0: never")
     evaluation_episodes: int = setting(5, "episodes of one evaluation, on their own environment and random stream")
@@ -28,6 +28,7 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.workers >= 1, "workers must be at least 1")
         for name in ("minutes", "evaluate_every", "evaluation_episodes", "timeout", "retries"):
             require(getattr(self, name) >= 0, f"{name} must not be negative")

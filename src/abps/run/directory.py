@@ -5,9 +5,10 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -31,6 +32,7 @@ __all__ = [
     "claim",
     "create_directory",
     "move_aside",
+    "new_directory",
     "parse_yaml",
     "read_settings",
     "run_path",
@@ -66,6 +68,9 @@ class RunSettings:
     """What sets this run apart from others of its search in a study, e.g. `step=0.005`; empty: nothing does."""
     hardware: HardwareConfig | None = None
     """Set when episodes come from a real system through `abps ask` and `abps tell`."""
+    initial: str = ""
+    """Where the search starts, when it is not its policy class's own start: in words, and with the checksum of the
+    policy in `policy/initial.npz` (see `run.start`)."""
 
 
 def run_path(root: Path, settings: RunSettings) -> Path:
@@ -78,8 +83,13 @@ def run_path(root: Path, settings: RunSettings) -> Path:
     return root / task / (f"{search}@{variant}" if variant else search) / f"seed-{settings.seed}"
 
 
-def create_directory(path: Path, settings: RunSettings) -> None:
+def create_directory(path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None) -> None:
     """Make a new run directory with its settings and versions.
+
+    Args:
+        path: where; there must be no run yet.
+        settings: what config.yaml will say.
+        files: further files that the run needs from the first, by their path in it.
 
     Raises:
         ConfigError: the settings could not be read back: a part of your own that no file can name.
@@ -97,7 +107,48 @@ def create_directory(path: Path, settings: RunSettings) -> None:
                 "(the old run is kept beside it), or take another --seed"
             )
         replace_atomically(path / "versions.json", (json.dumps(stamp_versions(), indent=1) + "\n").encode())
+        for name, content in (files or {}).items():
+            replace_atomically(path / name, content)
         write_settings(path, settings)
+
+
+@contextmanager
+def new_directory(
+    path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None, *, overwrite: bool = False
+) -> Iterator[None]:
+    """Make a new run directory; when the block fails, everything is as before.
+
+    Args:
+        path: where.
+        settings: what config.yaml will say.
+        files: see `create_directory`.
+        overwrite: whether a run that is there is moved aside.
+
+    Raises:
+        RunError: there is a run already, or the path cannot be made.
+    """
+    there = path.exists()
+    moved = move_aside(path) if overwrite and there else None
+    try:
+        create_directory(path, settings, files)
+    except BaseException:
+        _put_back(path, moved)
+        raise
+    try:
+        yield
+    except BaseException:
+        if there and moved is None:  # A folder that was there before the run keeps what else is in it.
+            for name in ("config.yaml", "versions.json", *(files or {})):
+                (path / name).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        _put_back(path, moved)
+        raise
+
+
+def _put_back(path: Path, moved: Path | None) -> None:
+    if moved is not None and not path.exists():
+        moved.rename(path)
 
 
 def move_aside(path: Path) -> Path:
@@ -134,6 +185,7 @@ def settings_document(settings: RunSettings) -> dict[str, Any]:
         "budget": to_dict(settings.budget),
         "run": to_dict(settings.run),
         **({"hardware": to_dict(settings.hardware)} if settings.hardware else {}),
+        **({"initial": settings.initial} if settings.initial else {}),
     }
 
 
@@ -151,6 +203,7 @@ def settings_from_document(document: Any) -> RunSettings:
         seed=seed,
         variant=str(document.get("variant", "")),
         hardware=None if hardware is None else from_dict(HardwareConfig, hardware, where="hardware."),
+        initial=str(document.get("initial", "")),
     )
 
 

@@ -31,6 +31,7 @@ from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
 from abps.run.scoreboard import Evaluator, Scoreboard
 from abps.run.spool import Finished, Spool
+from abps.run.start import start_search
 from abps.search.base import Metrics, Query, Search
 from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
@@ -67,6 +68,8 @@ class Run:
         self.warnings: list[str] = []
         self.on_iteration: Callable[[Metrics], None] = lambda metrics: None
         self.failures_in_a_row = 0
+        self.stop_requests: dict[str, str] = {}
+        """Reasons to stop that came from outside, by name: a callback's."""
         self._evaluator = evaluator
         self._started = time.perf_counter()
         self._begin_anew()
@@ -132,7 +135,7 @@ class Run:
 
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
-        reasons = self.search.stop()
+        reasons = {**self.search.stop(), **self.stop_requests}
         if self.settings.run.evaluate_every and self.scoreboard.best is not None:
             reasons.pop("target", None)  # Fresh episodes decide, not the few that a centre was trained with.
         minutes, target, best = self.settings.run.minutes, self.settings.budget.target, self.scoreboard.best
@@ -194,6 +197,7 @@ class Run:
             )
         except (MemoryError, ValueError, OverflowError) as error:
             raise RunError(f"the settings ask for arrays that cannot be had here: {error}") from error
+        start_search(self.search, self.path, settings)
         self.metrics = MetricsFile(self.path)
         self.scoreboard = Scoreboard(self.search.policies, settings.run.evaluate_probes)
         self._told = 0

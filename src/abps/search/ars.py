@@ -19,7 +19,7 @@ from abps.policies.observations import Observations, RunningNormaliser
 from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.seeding import generator
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -66,6 +66,7 @@ class ArsConfig(SearchConfig):
     discounted: bool = setting(False, "compare discounted returns, as the ABS paper's ARS does")
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.step > 0 and self.noise > 0, "step and noise must be positive")
         require(
             1 <= self.top <= self.directions,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from abps.arrays import Array
 from abps.data.objective import Objective
@@ -28,10 +29,12 @@ from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
-from abps.settings import Part
+from abps.seeding import episode_seed
+from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
+from abps.words import counted
 
 __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search", "SearchConfig", "SearchResult"]
 
@@ -53,13 +56,15 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A policy to run `episodes` times; its `id` comes back with the outcomes.
+    """A policy to run `episodes` times, once with every one of `seeds`; its `id` comes back with the outcomes.
 
     Example:
         >>> import abps
         >>> query = abps.make_search("mpd", abps.make_task("hopper").spec).ask()
         >>> query.role, query.episodes, query.parameters.shape
         ('centre', 3, (33,))
+        >>> len(query.seeds)
+        3
     """
 
     id: int
@@ -69,6 +74,9 @@ class Query:
     parameters: Array
     """(d,)"""
     policy: Policy
+    seeds: tuple[int, ...] = ()
+    """One seed per episode, for `env.reset`; `abps train` runs the same ones, so that a loop of one's own gives the
+    same numbers, every time."""
 
 
 class Answer(NamedTuple):
@@ -177,8 +185,13 @@ class Search(ABC, Generic[ConfigT]):
         budget: BudgetConfig | None = None,
         name: str = "",
     ) -> None:
+        if not isinstance(seed, int | np.integer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"seed must be a whole number, got {seed!r}")
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
+        check_types(config)
+        if budget is not None and not hasattr(budget, "plateau"):
+            raise ConfigError(f"budget must be a BudgetConfig, got {budget!r:.80}")
         self.spec, self.config, self.seed = spec, config, seed
         self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
@@ -231,13 +244,37 @@ class Search(ABC, Generic[ConfigT]):
             proposals = self._propose()
             if not proposals:
                 raise RuntimeError(f"search {self.name!r} proposed nothing")
+            episode = self.episodes  # A stage begins when everything before it is told.
             for proposal in proposals:
-                parameters = np.array(proposal.parameters, dtype=np.float64)
-                policy = self.policies.policy(parameters, self.normaliser, proposal.path)
-                number = self.progress.next_id
-                self._open.append(Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy))
-                self.progress.next_id += 1
+                self._open.append(self._query(proposal, episode))
+                episode += proposal.episodes
         return [query for query in self._open if query.id not in self._answers]
+
+    def start_from(self, parameters: ArrayLike, normaliser: Normaliser | None = None) -> None:
+        """Begin at these parameters in place of the policy class's own; for a search that was not asked yet.
+
+        `policies.start.fitted` finds them for a policy of another search.
+
+        Args:
+            parameters: (d,).
+            normaliser: what the policy's observations are standardised with; None: nothing is known of them.
+
+        Raises:
+            ConfigError: the search has been asked or told something.
+            ShapeError: there are not d finite numbers.
+        """
+        if self.episodes or self._open:
+            raise ConfigError("a search can begin somewhere else only before its first query; make a new one")
+        start = np.array(parameters, dtype=np.float64)
+        if start.shape != self.centre.shape or not np.all(np.isfinite(start)):
+            raise ShapeError(
+                f"the policies of this search have {self.centre.size} parameters; expected as many finite numbers to "
+                f"start from, got an array of shape {start.shape}"
+            )
+        normaliser = normaliser or self.normaliser
+        self.progress = replace(
+            self.progress, centre=start, normaliser=normaliser, best=Best(-np.inf, start, normaliser)
+        )
 
     def tell(self, query: Query, outcomes: Sequence[Outcome]) -> Metrics | None:
         """Take in the outcomes of a query.
@@ -270,7 +307,8 @@ class Search(ABC, Generic[ConfigT]):
         """Return every reason to stop, by name; empty means go on."""
         budget, progress, reasons = self.budget, self.progress, dict[str, str]()
         if budget.episodes and progress.episodes >= budget.episodes:
-            reasons["episodes"] = f"{progress.episodes} of {budget.episodes} episodes are used"
+            used = "is" if budget.episodes == 1 else "are"
+            reasons["episodes"] = f"{progress.episodes} of {counted(budget.episodes, 'episode')} {used} used"
         if budget.steps and progress.steps >= budget.steps:
             reasons["steps"] = f"{progress.steps} of {budget.steps} environment steps are used"
         if budget.target is not None and progress.best_centre >= budget.target:
@@ -278,7 +316,7 @@ class Search(ABC, Generic[ConfigT]):
         # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
         known = np.isfinite(progress.best_centre)
         if budget.plateau and known and progress.iteration - progress.best_centre_iteration >= budget.plateau:
-            reasons["plateau"] = f"no better centre for {budget.plateau} outer iterations"
+            reasons["plateau"] = f"no better centre for {counted(budget.plateau, 'outer iteration')}"
         return reasons
 
     def result(self) -> SearchResult:
@@ -391,13 +429,27 @@ class Search(ABC, Generic[ConfigT]):
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
+    def _query(self, proposal: Proposal, episode: int) -> Query:
+        """The query of a proposal, whose first episode has this number."""
+        parameters = np.array(proposal.parameters, dtype=np.float64)
+        policy = self.policies.policy(parameters, self.normaliser, proposal.path)
+        seeds = tuple(episode_seed(self.seed, episode + number) for number in range(proposal.episodes))
+        self.progress.next_id += 1
+        return Query(
+            self.progress.next_id - 1, proposal.role, self.iteration, proposal.episodes, parameters, policy, seeds
+        )
+
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
+        if not hasattr(query, "id") or not isinstance(outcomes, list | tuple):
+            raise ConfigError("tell takes a query, as `ask` gave it, and the list of its outcomes")
         open_ids = [item.id for item in self.open_queries()]
         if query.id not in open_ids:
             raise ConfigError(f"query {query.id} is not open; open are {open_ids}. Was it told already?")
         expected = next(item.episodes for item in self._open if item.id == query.id)
         if len(outcomes) != expected:
-            raise ConfigError(f"query {query.id} asked for {expected} episodes, {len(outcomes)} outcomes came")
+            raise ConfigError(
+                f"query {query.id} asked for {counted(expected, 'episode')}, {counted(len(outcomes), 'outcome')} came"
+            )
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
                 continue

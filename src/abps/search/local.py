@@ -34,7 +34,7 @@ from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.plan import CentreThenProbes, Plan, Situation, Stage
 from abps.seeding import generator
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 from abps.state import NoMemory
 from abps.steps.base import Move, StepInput, StepRule
 from abps.steps.walk import Walk
@@ -85,6 +85,7 @@ class LocalSearchConfig(SearchConfig):
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.states is None or self.states >= 0, "states must not be negative")
         require(self.chart_points is None or self.chart_points >= 1, "chart_points must be at least 1")
         require(self.discount is None or 0 < self.discount <= 1, "discount must be in (0, 1]")

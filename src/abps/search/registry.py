@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abps.errors import AbpsError, ConfigError
+from abps.policies.start import InitialLike, read_start
 from abps.registry import KINDS, check_part, import_object, kind_of, nearest
 from abps.search.base import Search, SearchConfig
 from abps.search.budget import BudgetConfig
@@ -54,6 +55,8 @@ def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
         >>> abps.search_config("short-walk", "hopper").step.length
         0.005
     """
+    if not callable(recipe):
+        raise ConfigError(f"a recipe is a function of task and preset that gives settings, got {recipe!r:.80}")
     known = SEARCHES.get(name)
     if known is not None and known.recipe is not recipe:
         raise ConfigError(f"there is a search {name!r} already; choose another name")
@@ -77,6 +80,8 @@ def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchCon
         >>> abps.search_config("mpd", "hopper").plan
         CentreThenProbes(centre_episodes=3, probes=16, window=51, design_std=0.025)
     """
+    if not isinstance(search, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"a search is a name ({', '.join(SEARCHES)}) or module:Name, got {search!r:.80}")
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
     recipes: dict[str, Any] = {name: part for name, part in KINDS["search"].items() if isinstance(part, type)}
@@ -110,6 +115,7 @@ def make_search(
     *,
     seed: int = 0,
     budget: BudgetConfig | None = None,
+    initial: InitialLike | None = None,
 ) -> Search[Any]:
     """Make a search.
 
@@ -119,9 +125,11 @@ def make_search(
         config: settings; None takes those of the preset `cpu` for the task that `spec` names.
         seed: everything random in the search derives from it.
         budget: when `stop` gives a reason; None never does.
+        initial: where it starts: a policy, an array of parameters, a run directory or a policy file; None: where its
+            class of policies does.
 
     Raises:
-        ConfigError: unknown name, or settings of another kind of search.
+        ConfigError: unknown name, settings of another kind of search, or a start that is none.
 
     Example:
         >>> import abps
@@ -130,15 +138,22 @@ def make_search(
         >>> search = abps.make_search("mpd", task.spec, seed=0, budget=abps.BudgetConfig(episodes=2))
         >>> while not search.stop():
         ...     query = search.ask()
-        ...     outcomes = [abps.run_episode(env, query.policy, seed=0) for _ in range(query.episodes)]
+        ...     outcomes = [abps.run_episode(env, query.policy, seed) for seed in query.seeds]
         ...     metrics = search.tell(query, outcomes)
         >>> search.stop()
         {'episodes': '2 of 2 episodes are used'}
     """
+    if not isinstance(spec, TaskSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"a search is made for a TaskSpec (`abps.make_task(...).spec`), got {spec!r:.80}")
     if isinstance(search, SearchConfig):
-        return search.make(spec, seed=seed, budget=budget)
-    expected = search_config(search, spec.name)
-    config = expected if config is None else config
-    if type(config) is not type(expected):
-        raise ConfigError(f"search {search!r} takes {type(expected).__name__}, got {type(config).__name__}")
-    return config.make(spec, seed=seed, budget=budget, name=search)
+        made = search.make(spec, seed=seed, budget=budget)
+    else:
+        expected = search_config(search, spec.name)
+        config = expected if config is None else config
+        if type(config) is not type(expected):
+            raise ConfigError(f"search {search!r} takes {type(expected).__name__}, got {type(config).__name__}")
+        made = config.make(spec, seed=seed, budget=budget, name=search)
+    if initial is not None:
+        start = read_start(initial, made.policies, made.config.observations)
+        made.start_from(start.parameters, start.normaliser)
+    return made

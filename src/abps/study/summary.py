@@ -21,12 +21,16 @@ COLUMNS = (
     ("minutes", "right"),
 )
 
+LABEL_WIDTH = 20
+"""Characters that a label has at least in a narrow terminal; the rest goes into further lines, and nothing is cut."""
+
 
 def summary_table(rows: Sequence[Row]) -> Table:
     """The rows as a table for the terminal."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name, justify in COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=name not in ("search",))  # type: ignore[arg-type]
+        least = min(LABEL_WIDTH, max((len(row.label) for row in rows), default=0)) if name == "search" else None
+        table.add_column(name, justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*_texts(row))
     return table

@@ -7,6 +7,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.errors import ConfigError
+from abps.settings import check_types
 
 __all__ = ["TaskSpec"]
 
@@ -43,6 +44,7 @@ class TaskSpec:
         return (np.array(self.action_high) - np.array(self.action_low)) / 2.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.observation_dim < 1 or self.action_dim < 1:
             raise ConfigError(
                 f"a task needs at least one observation and one action, got {self.observation_dim} and "
