@@ -186,11 +186,12 @@ class Zygote:
 
 def serve() -> None:
     """Fork a session for every request; the sessions' own output goes to standard error."""
+    import cma  # noqa: F401
+
     import abps.critics.closed_form
     import abps.run.loop
     import abps.search.ars
-    import abps.search.recipes
-    import cma  # noqa: F401
+    import abps.search.recipes  # noqa: F401
 
     pid = 0
     for line in sys.stdin:

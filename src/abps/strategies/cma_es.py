@@ -12,7 +12,9 @@ condition numbers above 1e8, and no stop after a mean that has not moved. Shapes
 """
 
 import warnings
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -24,8 +26,8 @@ from abps.strategies.base import Strategy
 
 __all__ = ["CmaEs", "CmaMemory"]
 
-GROWTH = 2
-"""A restart with a larger population multiplies it by this."""
+GROWTH, DOUBLINGS = 2, 9
+"""A restart with a larger population multiplies it by this, at most so often; pycma's users restart nine times."""
 
 
 @dataclass
@@ -145,10 +147,9 @@ class CmaEs(Strategy):
             population = int(old.first_population * (GROWTH**old.doublings) ** (rng.random() ** 2))
             limit = 0.5 * restarts.large_evaluations / population
         else:
-            restarts = replace(restarts, is_large=True, doublings=old.doublings + 1)
+            restarts = replace(restarts, is_large=True, doublings=min(old.doublings + 1, DOUBLINGS))
             population = old.first_population * GROWTH**restarts.doublings
-        fresh = _fresh(old.start, sigma, population, limit, restarts)
-        return replace(fresh, level=-np.inf)
+        return _fresh(old.start, sigma, population, limit, restarts)
 
 
 def _pycma() -> Any:
@@ -159,43 +160,48 @@ def _pycma() -> Any:
     return cma
 
 
-def _made(mean: Array, sigma: float, population: int, limit: float, rng: np.random.Generator | None) -> Any:
-    """pycma's object at the beginning of a run."""
+@lru_cache(maxsize=32)
+def _pristine(dimension: int, sigma: float, population: int) -> Any:
+    """pycma's object at the beginning of a run from zero; kept, because reading its options takes the longest."""
     cma = _pycma()
     options: dict[str, Any] = {
         "verbose": -10,  # Silent, and deaf to a file `cma_signals.in` in the working directory.
         "seed": np.nan,  # numpy's global random state is neither used nor touched.
-        "randn": lambda *shape: rng.standard_normal(shape) if rng else None,
+        "randn": _no_numbers,
         "AdaptSigma": cma.sigma_adaptation.CMAAdaptSigmaCSA,
         "CMA_mirrors": 0,
         "conditioncov_alleviate": False,
         "tolxstagnation": False,
     }
     options |= {"popsize": population} if population else {}
-    optimiser = cma.CMAEvolutionStrategy(mean, sigma, options)
-    optimiser.opts["maxiter"] = min(optimiser.opts["maxiter"], limit)
-    return optimiser
+    with warnings.catch_warnings(action="ignore"):
+        return cma.CMAEvolutionStrategy(np.zeros(dimension), sigma, options)
+
+
+def _no_numbers(*shape: int) -> Array:
+    raise AssertionError("pycma has drawn numbers before it was given a generator")
 
 
 def _fresh(mean: Array, sigma: float, population: int, limit: float, restarts: CmaRestarts) -> CmaMemory:
-    with warnings.catch_warnings(action="ignore"):
-        optimiser = _made(mean, sigma, population, limit, None)
-    none = np.zeros(0)
+    """The memory at the beginning of a run."""
+    optimiser, none = _pristine(len(mean), sigma, population), np.zeros(0)
     empty = CmaMemory(
         optimiser.popsize, sigma, limit, mean, sigma, none, none, none, none, none, none, none, none, restarts
     )
-    return _saved(optimiser, empty)
+    return replace(_saved(optimiser, empty), mean=mean)
 
 
 def _loaded(memory: CmaMemory, rng: np.random.Generator) -> Any:
     """pycma's object as it was when `_saved` read it."""
-    optimiser = _made(memory.mean, memory.first_sigma, memory.population, memory.generation_limit, rng)
+    optimiser = deepcopy(_pristine(len(memory.mean), memory.first_sigma, memory.population))
+    optimiser.opts["maxiter"] = min(optimiser.opts["maxiter"], memory.generation_limit)
     optimiser.mean, optimiser.sigma, optimiser.pc = memory.mean.copy(), memory.sigma, memory.rank_one_path.copy()
     optimiser.countiter, optimiser.countevals = memory.generation, memory.evaluations
     optimiser.mean_old, optimiser.timer = optimiser.mean, _pycma().utilities.utils.ElapsedWCTime()
     optimiser.adapt_sigma.ps = memory.sigma_path.copy()
     model, fit = optimiser.sm, optimiser.fit
     model.C, model.B, model.D = memory.covariance.copy(), memory.axes.copy().T, memory.scales.copy()
+    model.randn = lambda *shape: rng.standard_normal(shape)
     model.count_tell, model.last_update = memory.generation, memory.decomposed
     optimiser.C, optimiser.B, optimiser.D, optimiser.dC = model.C, model.B, model.D, model.variances
     fit.hist, fit.histbest, fit.histmedian = (

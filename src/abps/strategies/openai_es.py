@@ -53,7 +53,7 @@ class OpenAiEs(Strategy):
 
     def tell(self, memory: OpenAiEsMemory, points: Array, values: Array, rng: np.random.Generator) -> OpenAiEsMemory:
         ranks = weights_by_rank(np.linspace(0.5, -0.5, len(values)), values)
-        gradient = ranks @ self._perturbations(memory, rng) / (len(values) * self.std)
+        gradient = ranks @ self._perturbations(memory, rng) / len(values)
         gradient -= self.weight_decay * memory.mean
         steps = memory.steps + 1
         first = self.momentum * memory.first_moment + (1.0 - self.momentum) * gradient
