@@ -182,6 +182,14 @@ def test_a_run_resumed_from_a_checkpoint_restarts_as_the_uninterrupted_one(climb
         assert item.name == "restarts" or np.array_equal(one, other), item.name
 
 
+def test_the_population_is_a_setting_and_too_small_ones_are_refused() -> None:
+    memory = CmaEs(population=9).start(np.zeros(2), generator(0))
+    assert len(CmaEs(population=9).ask(memory, generator(1))) == 9
+    for wrong in ({"population": 2}, {"sigma": 0.0}):
+        with pytest.raises(ConfigError):
+            CmaEs(**wrong)
+
+
 def test_without_pycma_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module = builtins.__import__
 

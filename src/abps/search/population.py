@@ -29,9 +29,8 @@ class PopulationConfig(SearchConfig):
 
     Example:
         >>> import abps
-        >>> from abps.search.population import PopulationConfig
         >>> from abps.strategies.snes import Snes
-        >>> search = PopulationConfig(strategy=Snes(population=6)).make(abps.make_task("pendulum").spec, seed=0)
+        >>> search = abps.PopulationConfig(strategy=Snes(population=6)).make(abps.make_task("pendulum").spec, seed=0)
         >>> len(search.open_queries()), search.ask().role
         (6, 'candidate')
     """
@@ -39,12 +38,12 @@ class PopulationConfig(SearchConfig):
     policy: PolicyClass = setting(LinearTanh(), "class of policies")
     observations: Observations = setting(RawObservations(), "what policies see")
     reward_shift: float = setting(0.0, "subtracted from every reward (the survival bonus)")
-    strategy: Strategy = setting(Snes(), "how candidates are drawn, and what their returns change", common=True)
-    episodes: int = setting(1, "episodes of every candidate; the mean of their returns counts")
+    strategy: Strategy = setting(Snes(), "draws candidates, and learns from their returns", common=True)
+    repeats: int = setting(1, "episodes of every candidate; the mean of their returns counts")
     discount: float | None = setting(1.0, "γ of the return that is maximised; none: the task's")
 
     def __post_init__(self) -> None:
-        require(self.episodes >= 1, "episodes must be at least 1")
+        require(self.repeats >= 1, "repeats must be at least 1")
         require(self.discount is None or 0.0 < self.discount <= 1.0, "discount must be in (0, 1] or none")
         require(not self.observations.remaps, "a population cannot be re-mapped: switch observations.remap off")
 
@@ -67,7 +66,7 @@ class PopulationSearch(Search[PopulationConfig]):
 
     def _propose(self) -> list[Proposal]:
         points = self.config.strategy.ask(self.memory, self._rng())
-        return [Proposal(point, "candidate", self.config.episodes) for point in points]
+        return [Proposal(point, "candidate", self.config.repeats) for point in points]
 
     def _learn(self, stage: list[Answer]) -> Metrics:
         points = np.array([answer.query.parameters for answer in stage])

@@ -32,9 +32,9 @@ class OpenAiEsMemory:
 class OpenAiEs(Strategy):
     """OpenAI-ES (Salimans et al. 2017): mirrored Gaussian perturbations, centred ranks, Adam, weight decay."""
 
-    population: int = setting(0, "candidates per generation, an even number; 0: 4 + 3 ln d, rounded up", common=True)
-    std: float = setting(0.5, "σ: standard deviation of a perturbation", common=True)
-    step: float = setting(0.2, "α: Adam's step size", common=True)
+    population: int = setting(0, "candidates per generation, even; 0: 4 + 3 ln d", common=True)
+    std: float = setting(0.2, "σ: standard deviation of a perturbation", common=True)
+    step: float = setting(0.1, "α: Adam's step size", common=True)
     momentum: float = setting(0.9, "β₁: decay of Adam's mean of gradients")
     scaling: float = setting(0.999, "β₂: decay of Adam's mean of squared gradients")
     weight_decay: float = setting(0.005, "pulls the mean to zero: subtracted times the mean from the gradient")

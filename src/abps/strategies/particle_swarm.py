@@ -44,9 +44,9 @@ class ParticleSwarm(Strategy):
 
     population: int = setting(0, "particles; 0: 4 + 3 ln d", common=True)
     std: float = setting(0.5, "standard deviation of the first positions", common=True)
-    inertia: float = setting(0.7, "w: share of its velocity that a particle keeps", common=True)
-    own_pull: float = setting(1.5, "c₁: pull towards a particle's own best place", common=True)
-    swarm_pull: float = setting(1.5, "c₂: pull towards the swarm's best place", common=True)
+    inertia: float = setting(0.7, "w: share of its velocity that a particle keeps")
+    own_pull: float = setting(1.5, "c₁: pull towards a particle's own best place")
+    swarm_pull: float = setting(1.5, "c₂: pull towards the swarm's best place")
     confirm: bool = setting(
         True, "evaluate the swarm's best place again in every generation; off: the textbook's swarm"
     )
