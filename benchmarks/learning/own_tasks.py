@@ -2,6 +2,7 @@
 
     python benchmarks/learning/own_tasks.py run --seeds 200-204       # goes on where it stopped
     python benchmarks/learning/own_tasks.py run --tasks cheetah,hopper --marks 100,300 --searches abs
+    python benchmarks/learning/own_tasks.py run --searches es,snes --results benchmarks/peers/own_tasks.jsonl
     python benchmarks/learning/own_tasks.py table                     # the medians of everything that was run
     python benchmarks/learning/own_tasks.py figure                    # own_tasks.png
 
@@ -99,7 +100,7 @@ def evaluate_untrained(bench: Bench) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     marks = sorted(int(word) for word in arguments.marks.split(","))
-    done = {(row["search"], row["task"], row["seed"], max(map(int, row["returns"]))) for row in rows()}
+    done = {(row["search"], row["task"], row["seed"], max(map(int, row["returns"]))) for row in rows(arguments.results)}
     for task in arguments.tasks.split(","):
         for seed in seeds_of(arguments.seeds):
             for search in arguments.searches.split(","):
@@ -113,21 +114,21 @@ def run(arguments: argparse.Namespace) -> None:
                 thinking = time.perf_counter() - start - sum(bench.seconds.values())
                 row = {"search": search, "task": task, "seed": seed, "returns": bench.returns}
                 row |= {"seconds_episodes": bench.seconds["episodes"], "seconds_thinking": thinking}
-                with RESULTS.open("a") as file:
+                with arguments.results.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(
                     search, task, seed, {mark: round(value[0], 1) for mark, value in bench.returns.items()}, flush=True
                 )
 
 
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+def rows(results: Path = RESULTS) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
 
-def table() -> None:
+def table(results: Path) -> None:
     """Medians over seeds with their range, a row per task and search."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows():
+    for row in rows(results):
         groups[row["task"], row["search"]].append(row)
     print(
         "| task | search | seeds | "
@@ -183,13 +184,14 @@ def main() -> None:
     parser.add_argument("--searches", default="abs,cma")
     parser.add_argument("--seeds", default="100-104")
     parser.add_argument("--marks", default="30,60,100")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the results")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     with threadpool_limits(1):
         if arguments.command == "run":
             run(arguments)
         elif arguments.command == "table":
-            table()
+            table(arguments.results)
         else:
             figure(Path(__file__).with_name("own_tasks.png"))
 

@@ -293,7 +293,7 @@ def check_strategy(strategy: Strategy, dimension: int = 3, generations: int = 4)
         points, shape = asked[0], np.shape(asked[0])
         _expect(len(shape) == 2 and shape[0] > 0 and shape[1] == dimension, f"{name}.ask gave {shape}, expected (m, d)")
         _expect(bool(np.all(np.isfinite(points))), f"{name}.ask gave points that are not finite")
-        _expect(np.array_equal(*asked), what)
+        _expect(np.array_equal(asked[0], asked[1]), what)
         values, before = -np.sum(np.square(points), axis=1), reloaded(save(memory))
         told = [
             strategy.tell(item, points.copy(), values.copy(), generator(0, "check-strategy", number))

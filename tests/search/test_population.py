@@ -142,7 +142,9 @@ def test_wrong_settings_are_refused() -> None:
 
 
 def test_the_recipes_are_one_search_with_every_strategy_of_the_package() -> None:
-    configs = {name: search_config(name, "hopper", preset) for name in POPULATIONS for preset in ("cpu", "paper")}
+    configs: dict[str, Any] = {
+        name: search_config(name, "hopper", preset) for name in POPULATIONS for preset in ("cpu", "paper")
+    }
     kinds = {f"{type(c.strategy).__module__}:{type(c.strategy).__name__}" for c in configs.values()}
     assert kinds == set(KINDS["strategy"].values())
     for config in configs.values():

@@ -39,13 +39,18 @@ def test_only_the_order_of_the_values_counts(kind: str, climb: Any, hill: Any) -
     assert all(same)
 
 
+def global_state() -> bytes:
+    state: Any = np.random.get_state()  # noqa: NPY002
+    return state[1].tobytes()
+
+
 @EVERY
 def test_the_seed_decides_and_numpys_global_state_does_not(kind: str, climb: Any, hill: Any) -> None:
     strategy = find("strategy", kind)()
     np.random.seed(1)  # noqa: NPY002
-    state = np.random.get_state()[1].tobytes()  # noqa: NPY002
+    state = global_state()
     first = climb(strategy, hill, np.zeros(3), 3, seed=1)[1][-1]
-    assert np.random.get_state()[1].tobytes() == state  # noqa: NPY002
+    assert global_state() == state
     np.random.seed(2)  # noqa: NPY002
     assert np.array_equal(first, climb(strategy, hill, np.zeros(3), 3, seed=1)[1][-1])
     assert not np.array_equal(first, climb(strategy, hill, np.zeros(3), 3, seed=2)[1][-1])

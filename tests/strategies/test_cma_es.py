@@ -185,9 +185,10 @@ def test_a_run_resumed_from_a_checkpoint_restarts_as_the_uninterrupted_one(climb
 def test_the_population_is_a_setting_and_too_small_ones_are_refused() -> None:
     memory = CmaEs(population=9).start(np.zeros(2), generator(0))
     assert len(CmaEs(population=9).ask(memory, generator(1))) == 9
-    for wrong in ({"population": 2}, {"sigma": 0.0}):
+    wrong: list[dict[str, Any]] = [{"population": 2}, {"sigma": 0.0}]
+    for settings in wrong:
         with pytest.raises(ConfigError):
-            CmaEs(**wrong)
+            CmaEs(**settings)
 
 
 def test_without_pycma_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """OpenAI-ES against a computation by hand and a plain loop."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,13 @@ def test_equal_values_leave_the_mean_but_for_the_decay() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    for wrong in ({"population": 5}, {"std": 0.0}, {"step": -1.0}, {"momentum": 1.0}, {"weight_decay": -0.1}):
+    wrong: list[dict[str, Any]] = [
+        {"population": 5},
+        {"std": 0.0},
+        {"step": -1.0},
+        {"momentum": 1.0},
+        {"weight_decay": -0.1},
+    ]
+    for settings in wrong:
         with pytest.raises(ConfigError):
-            OpenAiEs(**wrong)
+            OpenAiEs(**settings)

@@ -15,7 +15,7 @@ def test_the_textbooks_swarm_against_a_plain_loop(climb: Any, hill: Any) -> None
     strategy = ParticleSwarm(population=5, confirm=False)
     memory, asked, told = climb(strategy, hill, np.zeros(2), 12)
     x, v = asked[0].copy(), np.zeros((5, 2))
-    own, own_value = x.copy(), told[0].copy()
+    own, own_value, swarm = x.copy(), told[0].copy(), x[0]
     for number in range(12):
         assert np.allclose(asked[number], x, rtol=1e-12)
         for i in range(5):
@@ -75,6 +75,7 @@ def test_a_lucky_place_does_not_stay_the_best(climb: Any) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    for wrong in ({"population": -1}, {"std": 0.0}, {"inertia": 1.0}, {"own_pull": -1.0}):
+    wrong: list[dict[str, Any]] = [{"population": -1}, {"std": 0.0}, {"inertia": 1.0}, {"own_pull": -1.0}]
+    for settings in wrong:
         with pytest.raises(ConfigError):
-            ParticleSwarm(**wrong)
+            ParticleSwarm(**settings)

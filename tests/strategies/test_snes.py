@@ -1,6 +1,7 @@
 """SNES against a plain loop, and its natural gradient against a numerical one."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_two_steps_against_a_plain_loop() -> None:
         assert np.allclose(memory.stds, stds, rtol=1e-12)
 
 
-def test_spreads_adapt_to_each_parameter(climb, hill) -> None:
+def test_spreads_adapt_to_each_parameter(climb: Any, hill: Any) -> None:
     """On a hill 30 times as steep along the last parameter, that one's spread ends smallest."""
     memory, _, _ = climb(Snes(), hill, np.zeros(4), 60)
     assert memory.stds[-1] < 0.6 * memory.stds[0]
@@ -54,6 +55,7 @@ def test_equal_values_change_nothing() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    for wrong in ({"population": 1}, {"std": 0.0}, {"step": 0.0}, {"std_rate": -1.0}):
+    wrong: list[dict[str, Any]] = [{"population": 1}, {"std": 0.0}, {"step": 0.0}, {"std_rate": -1.0}]
+    for settings in wrong:
         with pytest.raises(ConfigError):
-            Snes(**wrong)
+            Snes(**settings)

@@ -93,7 +93,7 @@ class Ars(Search[ArsConfig]):
             kept = values[worked]
             step = ars_step(self._directions()[worked], kept[:, 0], kept[:, 1], self.config.step, self.config.top)
             self.progress.centre = self.centre + step
-        self._update_normaliser(stage)
+        self._merge_observations(stage)
         returns = [trajectory.total() for answer in stage for trajectory in answer.trajectories]
         return {
             "direction_return_mean": float(np.mean(returns)) if returns else None,

@@ -390,8 +390,8 @@ class Search(ABC, Generic[ConfigT]):
         if value > progress.best_centre:
             progress.best_centre, progress.best_centre_iteration = value, progress.iteration
 
-    def _update_normaliser(self, stage: list[Answer]) -> None:
-        """Episode by episode; those of the first outer iteration together, because a frozen mean is theirs."""
+    def _merge_observations(self, stage: list[Answer]) -> None:
+        """Update the normaliser, episode by episode; all of the first outer iteration at once: a frozen mean is theirs."""
         old, observations = self.normaliser, self.config.observations
         empty = Normaliser.empty(self.spec.observation_dim)
         parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]

@@ -77,7 +77,7 @@ class PopulationSearch(Search[PopulationConfig]):
             with self._timed("strategy"):
                 self.memory = self.config.strategy.tell(self.memory, points, values, self._rng())
             self.progress.centre = self.config.strategy.current(self.memory)
-        self._update_normaliser(stage)
+        self._merge_observations(stage)
         returns = [trajectory.total() for answer in stage for trajectory in answer.trajectories]
         return {
             "candidates": len(stage),
