@@ -391,7 +391,7 @@ class Search(ABC, Generic[ConfigT]):
             progress.best_centre, progress.best_centre_iteration = value, progress.iteration
 
     def _merge_observations(self, stage: list[Answer]) -> None:
-        """Update the normaliser, episode by episode; all of the first outer iteration at once: a frozen mean is theirs."""
+        """Update the normaliser by episodes, those of the first outer iteration at once: a frozen mean is theirs."""
         old, observations = self.normaliser, self.config.observations
         empty = Normaliser.empty(self.spec.observation_dim)
         parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]
