@@ -21,6 +21,7 @@ __all__ = [
     "Normaliser",
     "NumericsError",
     "Policy",
+    "PopulationConfig",
     "Query",
     "RunError",
     "RunResult",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from abps.search.base import Query, SearchResult
     from abps.search.budget import BudgetConfig
     from abps.search.local import LocalSearchConfig
+    from abps.search.population import PopulationConfig
     from abps.search.registry import make_search, register_search, search_config
     from abps.tasks.catalogue import task_config
     from abps.tasks.config import TaskConfig
@@ -85,6 +87,7 @@ _HOMES = {
     "abps.search.base": ("Query", "SearchResult"),
     "abps.search.budget": ("BudgetConfig",),
     "abps.search.local": ("LocalSearchConfig",),
+    "abps.search.population": ("PopulationConfig",),
     "abps.search.registry": ("make_search", "register_search", "search_config"),
     "abps.tasks.catalogue": ("task_config",),
     "abps.tasks.config": ("TaskConfig",),

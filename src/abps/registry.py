@@ -28,6 +28,7 @@ BASES = {
     "probing": "abps.acquisition.probing.Probing",
     "step": "abps.steps.base.StepRule",
     "plan": "abps.search.plan.Plan",
+    "strategy": "abps.strategies.base.Strategy",
 }
 """What a part of each family derives from."""
 
@@ -35,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "search": {
         "local": "abps.search.local:LocalSearchConfig",
         "ars": "abps.search.ars:ArsConfig",
+        "population": "abps.search.population:PopulationConfig",
     },
     "policy": {
         "linear-tanh": "abps.policies.linear:LinearTanh",
@@ -92,6 +94,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "plan": {
         "centre-then-probes": "abps.search.plan:CentreThenProbes",
         "paths": "abps.search.plan:PathsAroundCentre",
+    },
+    "strategy": {
+        "cma": "abps.strategies.cma_es:CmaEs",
+        "openai-es": "abps.strategies.openai_es:OpenAiEs",
+        "snes": "abps.strategies.snes:Snes",
+        "particle-swarm": "abps.strategies.particle_swarm:ParticleSwarm",
     },
 }
 

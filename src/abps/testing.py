@@ -42,6 +42,7 @@ from abps.seeding import generator, integer_seed
 from abps.settings import Part, from_dict, to_dict
 from abps.state import restore, save
 from abps.steps.base import Move, StepInput, StepRule
+from abps.strategies.base import Strategy
 from abps.tasks.gym import Task, make_task
 from abps.tasks.lqr import make_env
 from abps.tasks.spec import TaskSpec
@@ -55,6 +56,7 @@ __all__ = [
     "check_policy_class",
     "check_search",
     "check_step",
+    "check_strategy",
 ]
 
 SPEC = TaskSpec("check", observation_dim=3, action_dim=2, action_low=(-1.0, -0.5), action_high=(1.0, 2.5), horizon=20)
@@ -273,6 +275,34 @@ def check_step(step: StepRule, moves: int = 3) -> None:
         _expect(np.array_equal(again.centre, move.centre), what)
         _expect(_same(save(again.memory), save(move.memory)), what)
         memory = memory if move.memory is None else move.memory
+
+
+def check_strategy(strategy: Strategy, dimension: int = 3, generations: int = 4) -> None:
+    """Generations that follow from memory, values and numbers alone, also after the memory was saved and restored."""
+    check_part_settings(strategy)
+    name, mean = type(strategy).__qualname__, np.full(dimension, 0.5)
+    what = f"{name} must follow from its memory and what it is given alone, and leave the memory as it was"
+
+    def started() -> Any:
+        return strategy.start(mean.copy(), generator(0, "check-strategy-start"))
+
+    memory = started()
+    for number in range(generations):
+        copied = _through_a_checkpoint(memory, f"the memory of {name}", like=started())
+        asked = [strategy.ask(item, generator(0, "check-strategy", number)) for item in (memory, copied)]
+        points, shape = asked[0], np.shape(asked[0])
+        _expect(len(shape) == 2 and shape[0] > 0 and shape[1] == dimension, f"{name}.ask gave {shape}, expected (m, d)")
+        _expect(bool(np.all(np.isfinite(points))), f"{name}.ask gave points that are not finite")
+        _expect(np.array_equal(asked[0], asked[1]), what)
+        values, before = -np.sum(np.square(points), axis=1), reloaded(save(memory))
+        told = [
+            strategy.tell(item, points.copy(), values.copy(), generator(0, "check-strategy", number))
+            for item in (memory, copied)
+        ]
+        _expect(_same(save(told[0]), save(told[1])) and _same(reloaded(save(memory)), before), what)
+        memory, centre = told[0], strategy.current(told[0])
+        _expect(np.shape(centre) == (dimension,), f"{name}.current gave {np.shape(centre)}, expected (d,)")
+        _expect(bool(np.all(np.isfinite(centre))), f"{name}.current gave a point that is not finite")
 
 
 def _model(number: int) -> Model:

@@ -36,6 +36,9 @@ SHOWN_ELSEWHERE = {
     "ScaledDirection.cap": "tests/steps/test_direction.py",
     "AdaptiveAscent.shortest": "tests/steps/test_adaptive.py, lengths stay within their bounds",
     "AdaptiveAscent.longest": "tests/steps/test_adaptive.py, lengths stay within their bounds",
+    "PopulationConfig.reward_shift": "tests/search/test_population.py, what is compared",
+    "CmaEs.population": "tests/strategies/test_cma_es.py",
+    "CmaEs.restarts": "tests/strategies/test_cma_es.py",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",
 }
 STAGES = 9
@@ -65,7 +68,7 @@ def compositions() -> dict[str, SearchConfig]:
         "relu": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Relu(size=16)))),
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
-        "ars": search_config("ars", "x", "cpu"),
+        **{name: search_config(name, "x", "cpu") for name in ("ars", "cma", "es", "snes", "pso")},
     }
 
 
@@ -162,6 +165,10 @@ def test_every_part_of_the_package_is_looked_at() -> None:
         "EpisodicLstd",
         "Lstd",
         "Split",
+        "CmaEs",
+        "OpenAiEs",
+        "Snes",
+        "ParticleSwarm",
     ):
         assert part in seen
     assert issubclass(ActionMetric, Part)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -41,7 +42,7 @@ __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search
 Metrics = dict[str, Any]
 ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
-ROLES = ("centre", "probe", "path", "direction")
+ROLES = ("centre", "probe", "path", "direction", "candidate")
 
 
 class Proposal(NamedTuple):
@@ -426,6 +427,18 @@ class Search(ABC, Generic[ConfigT]):
         progress.centre_return = value
         if value > progress.best_centre:
             progress.best_centre, progress.best_centre_iteration = value, progress.iteration
+
+    def _merge_observations(self, stage: list[Answer]) -> None:
+        """Update the normaliser by episodes, those of the first outer iteration at once: a frozen mean is theirs."""
+        old, observations = self.normaliser, self.config.observations
+        empty = Normaliser.empty(self.spec.observation_dim)
+        parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]
+        if old.count == 0 and parts:
+            parts = [reduce(Normaliser.merge, parts)]
+        for fresh in parts:
+            self.progress.normaliser = observations.updated(self.normaliser, fresh)
+        if observations.remaps:
+            self.progress.centre = self.policies.remapped(self.centre, old, self.normaliser)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 

@@ -21,14 +21,19 @@ from abps.search.ars import ArsConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.paper_tables import PaperRow, paper_row
 from abps.search.plan import CentreThenProbes, PathsAroundCentre
+from abps.search.population import PopulationConfig
 from abps.settings import replace
 from abps.steps.adaptive import AdaptiveAscent
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 from abps.steps.walk import Walk
+from abps.strategies.cma_es import CmaEs
+from abps.strategies.openai_es import OpenAiEs
+from abps.strategies.particle_swarm import ParticleSwarm
+from abps.strategies.snes import Snes
 from abps.tasks.catalogue import PAPER_TASKS, paper_task
 
-__all__ = ["abs_recipe", "ars", "ddpgn", "gibo", "mpd"]
+__all__ = ["abs_recipe", "ars", "cma", "ddpgn", "es", "gibo", "mpd", "pso", "snes"]
 
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in
@@ -142,6 +147,26 @@ def ars(task: str, preset: str) -> ArsConfig:
         top=top,
         discounted=not original,
     )
+
+
+def cma(task: str, preset: str) -> PopulationConfig:
+    """CMA-ES, by pycma: adapts a whole covariance matrix."""
+    return PopulationConfig(strategy=CmaEs())
+
+
+def es(task: str, preset: str) -> PopulationConfig:
+    """OpenAI-ES: mirrored perturbations, centred ranks, Adam."""
+    return PopulationConfig(strategy=OpenAiEs())
+
+
+def snes(task: str, preset: str) -> PopulationConfig:
+    """Separable natural evolution strategy: adapts one spread per parameter."""
+    return PopulationConfig(strategy=Snes())
+
+
+def pso(task: str, preset: str) -> PopulationConfig:
+    """Particle swarm."""
+    return PopulationConfig(strategy=ParticleSwarm())
 
 
 def _observations(task: str) -> Observations:

@@ -35,6 +35,10 @@ SEARCHES: dict[str, SearchEntry] = {
     "gibo": SearchEntry("abps.search.recipes:gibo", "gradient-information Bayesian optimisation"),
     "ddpgn": SearchEntry("abps.search.recipes:ddpgn", "ablation: the critics' gradient alone"),
     "ars": SearchEntry("abps.search.recipes:ars", "augmented random search"),
+    "cma": SearchEntry("abps.search.recipes:cma", "CMA-ES, by pycma (needs abps[peers])"),
+    "es": SearchEntry("abps.search.recipes:es", "OpenAI-ES: mirrored perturbations and Adam"),
+    "snes": SearchEntry("abps.search.recipes:snes", "separable natural evolution strategy"),
+    "pso": SearchEntry("abps.search.recipes:pso", "particle swarm"),
 }
 
 
