@@ -22,7 +22,7 @@ ORDER = (
     {"critics"},
     {"model"},
     {"acquisition"},
-    {"steps"},
+    {"steps", "optimisers"},
     {"search"},
     {"run"},
     {"study", "export", "testing"},

@@ -28,6 +28,7 @@ BASES = {
     "probing": "abps.acquisition.probing.Probing",
     "step": "abps.steps.base.StepRule",
     "plan": "abps.search.plan.Plan",
+    "optimiser": "abps.optimisers.base.Optimiser",
 }
 """What a part of each family derives from."""
 
@@ -35,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "search": {
         "local": "abps.search.local:LocalSearchConfig",
         "ars": "abps.search.ars:ArsConfig",
+        "box": "abps.search.box:BoxSearchConfig",
     },
     "policy": {
         "linear-tanh": "abps.policies.linear:LinearTanh",
@@ -92,6 +94,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "plan": {
         "centre-then-probes": "abps.search.plan:CentreThenProbes",
         "paths": "abps.search.plan:PathsAroundCentre",
+    },
+    "optimiser": {
+        "turbo": "abps.optimisers.turbo:Turbo",
+        "confidence-region": "abps.optimisers.confidence:ConfidenceRegion",
+        "search-distribution": "abps.optimisers.distribution:SearchDistribution",
+        "random-trees": "abps.optimisers.trees:RandomTrees",
     },
 }
 

@@ -7,8 +7,9 @@ gives the same numbers whatever happened before, in which process, and after how
 import zlib
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["generator", "integer_seed"]
+__all__ = ["generator", "integer_seed", "sobol"]
 
 
 def _entropy(seed: int, path: tuple[str | int, ...]) -> list[int]:
@@ -33,3 +34,14 @@ def generator(seed: int, *path: str | int) -> np.random.Generator:
 def integer_seed(seed: int, *path: str | int) -> int:
     """Return a 31-bit integer seed for software that takes no generator (Gymnasium's `reset(seed=…)`)."""
     return int(np.random.SeedSequence(_entropy(seed, path)).generate_state(1)[0] >> 1)
+
+
+def sobol(rng: np.random.Generator, dimension: int, count: int) -> NDArray[np.float64]:
+    """Return scrambled Sobol points (count, dimension) of the unit cube.
+
+    They are drawn up to the next power of two, as the sequence wants, and cut.
+    """
+    from scipy.stats import qmc  # Slow to import, and few need it.
+
+    power = int(np.ceil(np.log2(max(count, 2))))
+    return qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(power)[:count]

@@ -19,7 +19,7 @@ finds optima it knows. The winner is polished.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,6 +38,7 @@ __all__ = [
     "Bounds",
     "Effort",
     "Fit",
+    "Lengthscales",
     "MarginalLikelihood",
     "OwnLengthscales",
     "SharedLengthscale",
@@ -208,12 +209,34 @@ class SharedLengthscale:
         return np.log(hyper.lengthscales[:1])
 
 
+class Lengthscales(Protocol):
+    """Squared distances of a window as a function of log ℓ (l,), and what their gradient needs."""
+
+    @property
+    def count(self) -> int:
+        """l"""
+        ...
+
+    @property
+    def d(self) -> int:
+        """Parameters."""
+        ...
+
+    def squared(self, logarithms: Array) -> Array: ...
+
+    def gradient(self, outer: Array, logarithms: Array) -> Array: ...
+
+    def expanded(self, logarithms: Array) -> Array: ...
+
+    def reduced(self, hyper: Hyper) -> Array: ...
+
+
 class MarginalLikelihood:
     """Log marginal likelihood of a window as a function of (log ℓ, log σ_f, log σ_n[, log σ_β]), with its gradient."""
 
     def __init__(
         self,
-        lengthscales: OwnLengthscales | SharedLengthscale,
+        lengthscales: Lengthscales,
         residual: Array,
         *,
         scale_by_dimension: bool = True,
@@ -314,6 +337,7 @@ def fit(
     feature_values: ArrayLike | None = None,
     feature_prior: float | ArrayLike = 0.0,
     previous: Hyper | None = None,
+    lengthscales: Lengthscales | None = None,
 ) -> Fit:
     """Fit the hyper-parameters to a window of points.
 
@@ -333,6 +357,7 @@ def fit(
         feature_values: Φ (n, k), when linear features are used.
         feature_prior: β₀ of the features' weights.
         previous: the last optimum, for a warm start.
+        lengthscales: the distances of the points, where they are of another kind than the two above.
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
     residual = np.array(returns, dtype=np.float64)
@@ -347,8 +372,10 @@ def fit(
         residual -= features @ np.broadcast_to(np.asarray(feature_prior, dtype=np.float64), (features.shape[1],))
     if not (np.isfinite(points).all() and np.isfinite(residual).all() and np.isfinite(noise) and noise > 0):
         raise ShapeError("points, returns, mean function and noise must be finite, and the noise positive")
+    if lengthscales is None:
+        lengthscales = (SharedLengthscale if shared_lengthscale else OwnLengthscales)(points, scale_by_dimension)
     likelihood = MarginalLikelihood(
-        (SharedLengthscale if shared_lengthscale else OwnLengthscales)(points, scale_by_dimension),
+        lengthscales,
         residual,
         scale_by_dimension=scale_by_dimension,
         mean_bound=mean_bound,

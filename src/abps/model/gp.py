@@ -7,20 +7,20 @@ Shapes: n points, d parameters, k critics.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError
-from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, fit, noise_estimate
+from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
 from abps.model.kernel import Hyper, Kernel, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.settings import replace, require, setting
 
-__all__ = ["GP", "Model", "PriorMean"]
+__all__ = ["GP", "Measurements", "Model", "PriorMean"]
 
 NOISE_RAISES = 6
 """How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
@@ -57,6 +57,30 @@ class PriorMean(NamedTuple):
             return self.gradient
         weights = np.broadcast_to(np.asarray(features.prior, dtype=np.float64), (features.gradient.shape[1],))
         return self.gradient + features.gradient @ weights
+
+
+class Measurements(Protocol):
+    """What hyper-parameters are fitted to: a `Neighbourhood` is one, and so is the data of an optimiser in a box."""
+
+    @property
+    def points(self) -> Array:
+        """(n, d)"""
+        ...
+
+    @property
+    def returns(self) -> Array:
+        """(n,)"""
+        ...
+
+    @property
+    def counts(self) -> Array:
+        """(n,)"""
+        ...
+
+    @property
+    def repeats(self) -> list[Array]:
+        """Returns of points that were measured more than once."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -109,15 +133,28 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
+        found = self.fit_hyper(neighbourhood, prior, rng, previous, warm=warm)
+        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+
+    def fit_hyper(
+        self,
+        measured: Measurements,
+        prior: PriorMean,
+        rng: np.random.Generator,
+        previous: Hyper | None = None,
+        *,
+        warm: bool = False,
+    ) -> Fit:
+        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`."""
         features, floor = prior.features, self.noise_floor
-        noise, least = noise_estimate(neighbourhood.repeats, floor), 0.0
+        noise, least = noise_estimate(measured.repeats, floor), 0.0
         if self.noise == "spread":
-            least = noise if neighbourhood.repeats else 0.0
-            noise = max(noise, NOISE_SHARE * float(np.std(neighbourhood.returns)), floor)
+            least = noise if measured.repeats else 0.0
+            noise = max(noise, NOISE_SHARE * float(np.std(measured.returns)), floor)
         middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
-        found = fit(
-            neighbourhood.points,
-            neighbourhood.returns,
+        return fit(
+            measured.points,
+            measured.returns,
             Bounds(
                 (self.lengthscale_low, self.lengthscale_high),
                 self.signal_factor,
@@ -136,12 +173,11 @@ class GP:
             effort=self._effort(warm and previous is not None),
             mean_at_points=prior.at_points,
             mean_bound=prior.mean_bound,
-            counts=neighbourhood.counts if self.weigh_repeats else None,
+            counts=measured.counts if self.weigh_repeats else None,
             feature_values=None if features is None else features.values,
             feature_prior=0.0 if features is None else features.prior,
             previous=previous,
         )
-        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
 
     def _effort(self, warm: bool) -> Effort:
         if warm and self.refit == "warm":

@@ -34,6 +34,10 @@ SEARCHES: dict[str, SearchEntry] = {
     "gibo": SearchEntry("abps.search.recipes:gibo", "gradient-information Bayesian optimisation"),
     "ddpgn": SearchEntry("abps.search.recipes:ddpgn", "ablation: the critics' gradient alone"),
     "ars": SearchEntry("abps.search.recipes:ars", "augmented random search"),
+    "turbo": SearchEntry("abps.search.box_recipes:turbo", "trust-region Bayesian optimisation"),
+    "crbo": SearchEntry("abps.search.box_recipes:crbo", "confidence-region (cautious) Bayesian optimisation"),
+    "klbo": SearchEntry("abps.search.box_recipes:klbo", "local Bayesian optimisation of a search distribution"),
+    "rducb": SearchEntry("abps.search.box_recipes:rducb", "Bayesian optimisation by random decompositions"),
 }
 
 
