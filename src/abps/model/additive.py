@@ -13,10 +13,9 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.model.kernel import Hyper, Kernel, Profile
-from abps.model.linalg import squared_distances
 from abps.model.regression import Marginals, factored
 
-__all__ = ["AdditiveKernel", "AdditiveRegression", "ComponentDistances", "Components"]
+__all__ = ["AdditiveKernel", "AdditiveRegression", "ComponentDistances", "Components", "component_squares"]
 
 Components = Sequence[tuple[int, ...]]
 """Which coordinates belong to each component."""
@@ -42,7 +41,7 @@ class ComponentDistances:
 
     def __init__(self, points: Array, components: Components) -> None:
         self.count, self.d = 1, points.shape[1]
-        self.distances = np.stack([squared_distances(points[:, list(group)]) for group in components])
+        self.distances = component_squares(points, points, components)
 
     def squared(self, logarithms: Array) -> Array:
         """|t_j − t_k|² of every component."""
@@ -61,27 +60,42 @@ class ComponentDistances:
         return np.log(hyper.lengthscales[:1])
 
 
+def component_squares(left: Array, right: Array, components: Components) -> Array:
+    """|a_c − b_c|² (C, m, n) of points (m, d) and (n, d), for every component."""
+    squares = np.empty((len(components), len(left), len(right)))
+    for row, group in zip(squares, components, strict=True):
+        np.square(left[:, None, group[0]] - right[:, group[0]], out=row)
+        for place in group[1:]:
+            row += np.square(left[:, None, place] - right[:, place])
+    return squares
+
+
 class AdditiveRegression:
     """The posterior of every component given noisy values (n,) of their sum at points (n, d)."""
 
     def __init__(self, points: Array, values: Array, hyper: Hyper, kernel: Kernel, components: Components) -> None:
         self.kernel, self.components = kernel, components
-        self.whitened = points / hyper.effective
-        self._scale = hyper.effective
-        squares = np.stack([squared_distances(self.whitened[:, list(group)]) for group in components])
-        self._factor, self.hyper = factored(AdditiveKernel(kernel).profile(squares).value, hyper)
+        self.scale = hyper.effective
+        self.whitened = points / self.scale
+        squares = component_squares(self.whitened, self.whitened, components)
+        self._gram = AdditiveKernel(kernel).profile(squares).value
+        self._factor, self.hyper = factored(self._gram, hyper)
         self.weights = self._factor.solve((values - hyper.mean) / hyper.signal)
 
-    def component(self, number: int, grid: Array) -> Marginals:
-        """Mean and standard deviation (g,) of f_c at points (g, |c|) of its own coordinates; no constant is added."""
-        group, count = list(self.components[number]), len(self.components)
-        squares = squared_distances(grid / self._scale[group], self.whitened[:, group])
-        cross = self.kernel.profile(squares).value / count
-        reduced = self._factor.whiten(cross.T)
-        variance = np.maximum(1.0 / count - np.einsum("ng,ng->g", reduced, reduced), _LEAST_VARIANCE)
-        return Marginals(self.hyper.signal * (cross @ self.weights), self.hyper.signal * np.sqrt(variance))
+    def components_at(self, numbers: Sequence[int], grids: Array) -> Marginals:
+        """Mean and standard deviation (k, g) of components of one size, each at points (k, g, size) of its own.
 
-    def mean(self, points: Array) -> Array:
-        """Posterior mean (m,) of the sum at points (m, d)."""
-        parts = [self.component(number, points[:, list(group)]).mean for number, group in enumerate(self.components)]
-        return self.hyper.mean + np.sum(parts, axis=0)
+        The constant mean is not in them.
+        """
+        groups, count = np.array([self.components[number] for number in numbers]), len(self.components)
+        own = self.whitened[:, groups].transpose(1, 0, 2)  # (k, n, size)
+        squares = np.square((grids / self.scale[groups][:, None])[:, :, None] - own[:, None]).sum(axis=-1)
+        cross = self.kernel.profile(squares).value / count  # (k, g, n)
+        reduced = self._factor.whiten(cross.reshape(-1, cross.shape[-1]).T)
+        variance = np.maximum(1.0 / count - np.einsum("ng,ng->g", reduced, reduced), _LEAST_VARIANCE)
+        std = self.hyper.signal * np.sqrt(variance).reshape(cross.shape[:2])
+        return Marginals(self.hyper.signal * (cross @ self.weights), std)
+
+    def at_measured(self) -> Array:
+        """Posterior mean (n,) of the sum where it was measured."""
+        return self.hyper.mean + self.hyper.signal * (self._gram @ self.weights)

@@ -32,6 +32,7 @@ from abps.model.linalg import cholesky, squared_distances
 from abps.model.posterior import SQUARED_EXPONENTIAL
 
 __all__ = [
+    "FEW",
     "SHARED",
     "THOROUGH",
     "WARM",
@@ -100,6 +101,9 @@ class Effort(NamedTuple):
 THOROUGH = Effort()
 SHARED = Effort(starts=6, polished=2, rounds=0)
 """For one shared lengthscale: three or four hyper-parameters have few optima."""
+FEW = Effort(starts=4, polished=2, rounds=0)
+"""The last optimum and the best of some other starts: for optimisers that start from very few points, whose first
+optimum says little."""
 WARM = Effort(starts=1, polished=1, rounds=0)
 """Only the last optimum is polished: after a probe the window has changed by one point."""
 

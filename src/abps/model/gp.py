@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError
-from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
+from abps.model.fit import FEW, SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
 from abps.model.kernel import Hyper, Kernel, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
@@ -106,8 +106,10 @@ class GP:
     weigh_repeats: bool = setting(
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
-    refit: Literal["warm", "full"] = setting(
-        "warm", "after a probe: warm, polish the last optimum only; full, all starts again (always at a new centre)"
+    refit: Literal["warm", "few", "full"] = setting(
+        "warm",
+        "after a probe: warm, polish the last optimum only; few, and the best of some other starts; full, all starts "
+        "again (always at a new centre)",
     )
 
     def __post_init__(self) -> None:
@@ -180,8 +182,8 @@ class GP:
         )
 
     def _effort(self, warm: bool) -> Effort:
-        if warm and self.refit == "warm":
-            return WARM
+        if warm and self.refit != "full":
+            return WARM if self.refit == "warm" else FEW
         return SHARED if self.shared_lengthscale else THOROUGH
 
     def model(self, neighbourhood: Neighbourhood, prior: PriorMean, hyper: Hyper) -> "Model":

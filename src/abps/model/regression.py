@@ -72,7 +72,9 @@ class Regression:
             )
         self.kernel = kernel
         self.inverse_scale = 1.0 / hyper.effective
-        self.whitened = points * self.inverse_scale
+        self.middle = points.mean(axis=0)
+        """Points are seen from here, so that the squared distances of a tight cloud are no differences of large ones."""
+        self.whitened = self._whiten(points)
         gram = kernel.profile(squared_distances(self.whitened)).value
         self._factor, self.hyper = factored(gram, hyper)
         self.weights = self._factor.solve((values - hyper.mean) / hyper.signal)
@@ -95,11 +97,11 @@ class Regression:
 
     def joint(self, points: Array) -> tuple[Array, Array]:
         """Mean (m,) and covariance (m, m) at points (m, d)."""
-        whitened = points * self.inverse_scale
-        reduced = self._factor.whiten(self._profile(points).value.T)
-        covariance = self.kernel.profile(squared_distances(whitened)).value - reduced.T @ reduced
-        mean = self._mean(self._profile(points).value)
-        return mean, self.hyper.signal**2 * covariance
+        cross = self._profile(points).value
+        reduced = self._factor.whiten(cross.T)
+        own = squared_distances((points - points.mean(axis=0)) * self.inverse_scale)
+        covariance = self.kernel.profile(own).value - reduced.T @ reduced
+        return self._mean(cross), self.hyper.signal**2 * covariance
 
     def sample(self, points: Array, rng: np.random.Generator, count: int) -> Array:
         """`count` functions drawn from the posterior, at points (m, d): (count, m)."""
@@ -109,8 +111,11 @@ class Regression:
         lower = cholesky(covariance).lower
         return mean + rng.standard_normal((count, len(points))) @ lower.T
 
+    def _whiten(self, points: Array) -> Array:
+        return (points - self.middle) * self.inverse_scale
+
     def _profile(self, points: Array) -> Profile:
-        return self.kernel.profile(squared_distances(points * self.inverse_scale, self.whitened))
+        return self.kernel.profile(squared_distances(self._whiten(points), self.whitened))
 
     def _mean(self, cross: Array) -> Array:
         return self.hyper.mean + self.hyper.signal * (cross @ self.weights)
@@ -121,6 +126,5 @@ class Regression:
 
     def _weighted_differences(self, points: Array, coefficients: Array) -> Array:
         """Σ_j a_mj (x_m − x_j)/L² (m, d) for coefficients (m, n)."""
-        whitened = points * self.inverse_scale
-        summed = coefficients.sum(axis=1)[:, None] * whitened - coefficients @ self.whitened
+        summed = coefficients.sum(axis=1)[:, None] * self._whiten(points) - coefficients @ self.whitened
         return summed * self.inverse_scale

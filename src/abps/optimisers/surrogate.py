@@ -37,6 +37,7 @@ def box_gp(low: float, high: float) -> GP:
         signal_factor=4.4721,
         noise_factor=4.4721,
         noise_floor=0.1,
+        refit="few",
     )
 
 

@@ -147,7 +147,7 @@ class RandomTrees(Optimiser):
             hyper, when = self._fitted(own, edges, hyper, rng), told
         best = own.points[int(own.values.argmax())]
         if hyper is not None:
-            best = own.points[int(self._model(own, hyper, edges).mean(own.points).argmax())]
+            best = own.points[int(self._model(own, hyper, edges).at_measured().argmax())]
         metrics = {"forest_edges": len(edges)}
         return Learned(TreesMemory(hyper, told, when), best, keep, metrics)
 
@@ -185,20 +185,27 @@ class RandomTrees(Optimiser):
         point = np.full(d, 0.5)
         for _ in range(ZOOMS):
             axes = np.linspace(low, high, self.grid, axis=1)  # (d, r)
-            scores = [self._scores(model, number, axes, weight) for number in range(len(model.components))]
-            vertices = np.zeros((d, self.grid))
-            for (vertex,), score in zip(model.components[len(edges) :], scores[len(edges) :], strict=True):
-                vertices[vertex] = score
-            pairs = np.array(scores[: len(edges)]).reshape(-1, self.grid, self.grid)
+            vertices, pairs = self._scores(model, edges, axes, weight)
             chosen = maximise_over_forest(vertices, edges, pairs)
             point = axes[np.arange(d), chosen]
             step = (high - low) / (self.grid - 1)
             low, high = np.clip(point - step, 0.0, 1.0), np.clip(point + step, 0.0, 1.0)
         return point
 
-    def _scores(self, model: AdditiveRegression, number: int, axes: Array, weight: float) -> Array:
-        """μ_c + b·σ_c over the grid of a component's coordinates, (r,) or (r, r)."""
-        axis = [axes[vertex] for vertex in model.components[number]]
-        grid = np.stack([part.reshape(-1) for part in np.meshgrid(*axis, indexing="ij")], axis=1)
-        found = model.component(number, grid)
-        return (found.mean + weight * found.std).reshape([len(part) for part in axis])
+    def _scores(
+        self, model: AdditiveRegression, edges: list[tuple[int, int]], axes: Array, weight: float
+    ) -> tuple[Array, Array]:
+        """μ_c + b·σ_c over the grid axes (d, r): of vertices (d, r), zero where there is an edge, and edges (e, r, r)."""
+        d, r = axes.shape
+        vertices, count = np.zeros((d, r)), len(model.components)
+        single = range(len(edges), count)
+        if single:
+            places = [model.components[number][0] for number in single]
+            found = model.components_at(single, axes[places][:, :, None])
+            vertices[places] = found.mean + weight * found.std
+        one, two = np.array(edges).T
+        pairs = np.stack(
+            [np.repeat(axes[one], r, axis=1), np.tile(axes[two], (1, r))], axis=-1
+        )  # (e, r², 2): the first vertex's choice changes slowest.
+        found = model.components_at(range(len(edges)), pairs)
+        return vertices, (found.mean + weight * found.std).reshape(-1, r, r)
