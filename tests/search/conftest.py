@@ -59,7 +59,8 @@ def effort(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     module = importlib.import_module("abps.acquisition.maximise")  # Its package has a function of the same name.
 
     def spend(*, starts: int = 3, polished: int = 1, iterations: int = 15) -> None:
-        for name, count in (("THOROUGH", starts), ("FEW", 1), ("WARM", 1)):
+        monkeypatch.setattr(gp, "FEW", Effort(starts=starts, polished=2, rounds=0, iterations=iterations))
+        for name, count in (("THOROUGH", starts), ("WARM", 1)):
             monkeypatch.setattr(gp, name, Effort(starts=count, polished=1, rounds=0, iterations=iterations))
         monkeypatch.setattr(module, "POLISHED", polished)
         monkeypatch.setattr(module, "ITERATIONS", iterations)

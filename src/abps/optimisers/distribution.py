@@ -103,7 +103,7 @@ class SearchDistribution(Optimiser):
     """A Gaussian search distribution under KL and entropy bounds (Akrour et al. 2017)."""
 
     gp: GP = setting(box_gp(0.005, 2.0), "Gaussian process over the unit cube, of standardised values")
-    spread: float = setting(0.15, "standard deviation of the first search distribution, in sides of the box", common=True)
+    spread: float = setting(0.2, "standard deviation of the first search distribution, in sides of the box", common=True)
     divergence: float = setting(0.5, "ε: largest KL divergence of a new search distribution from the last", common=True)
     entropy: float = setting(0.03, "β/d: largest loss of entropy per stage and parameter, in nats", common=True)
     batch: int = setting(1, "points proposed at once")
