@@ -23,6 +23,8 @@ JOBS = [("ackley", 10, 120), ("levy", 10, 120), ("rosenbrock", 10, 120)]
 """Function, parameters, evaluations."""
 SIDE = (-5.0, 10.0)
 BATCH, SUCCESSES, CANDIDATES = 4, 10, 2000
+TUTORIAL = "turbo, the tutorial's settings"
+WHO = ("BoTorch", TUTORIAL, "turbo, batches of 4", "crbo", "klbo", "rducb")
 
 
 def value(name: str, cube: Any) -> Any:
@@ -39,15 +41,19 @@ def value(name: str, cube: Any) -> Any:
     return -(100.0 * np.square(x[:, 1:] - np.square(x[:, :-1])) + np.square(x[:, :-1] - 1.0)).sum(axis=1)
 
 
-def ours(name: str, d: int, evaluations: int, seed: int, like_tutorial: bool) -> Any:
-    """Values in the order of evaluation: with the tutorial's settings, or with our defaults and its batches."""
+def ours(who: str, name: str, d: int, evaluations: int, seed: int) -> Any:
+    """Values in the order of evaluation: with the tutorial's settings, or with our defaults."""
     from abps.optimisers.base import maximise
+    from abps.optimisers.confidence import ConfidenceRegion
+    from abps.optimisers.distribution import SearchDistribution
     from abps.optimisers.surrogate import box_gp
+    from abps.optimisers.trees import RandomTrees
     from abps.optimisers.turbo import Turbo
     from abps.settings import replace
 
-    optimiser = Turbo(batch=BATCH)
-    if like_tutorial:
+    others = {"crbo": ConfidenceRegion(), "klbo": SearchDistribution(), "rducb": RandomTrees()}
+    optimiser = others.get(who, Turbo(batch=BATCH))
+    if who == TUTORIAL:
         gp = replace(box_gp(0.005, 4.0), noise_floor=1e-3, noise_factor=31.6)  # σ_n² up to 1e-3, as the tutorial's.
         optimiser = Turbo(
             gp=gp, batch=BATCH, first_points=2 * d, successes=SUCCESSES, candidates=CANDIDATES, window=10**6
@@ -119,17 +125,16 @@ def remote(python: str, name: str, d: int, evaluations: int, seed: int) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(python: str, seeds: int, out: Path) -> None:
+def compare(python: str, chosen: list[str], seeds: int, out: Path) -> None:
     """Print a table of the best values after half and all of the evaluations, and keep them all."""
     kept: dict[str, Any] = {}
     for name, d, evaluations in JOBS:
-        for who in ("BoTorch", "ours, its settings", "ours, defaults"):
+        for who in chosen:
             start, runs = time.perf_counter(), []
             if who == "BoTorch":
                 runs = [remote(python, name, d, evaluations, seed) for seed in range(seeds)]
             else:
-                like = who == "ours, its settings"
-                runs = [list(ours(name, d, evaluations, seed, like)) for seed in range(seeds)]
+                runs = [list(ours(who, name, d, evaluations, seed)) for seed in range(seeds)]
             each = (time.perf_counter() - start) / seeds
             halves = [max(run[: evaluations // 2]) for run in runs]
             ends = [max(run[:evaluations]) for run in runs]
@@ -144,7 +149,8 @@ def compare(python: str, seeds: int, out: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--botorch", default="/tmp/bo_venv/bin/python", help="interpreter that has BoTorch")
+    parser.add_argument("--botorch", default="python", help="interpreter that has BoTorch")
+    parser.add_argument("--only", nargs="+", default=list(WHO), choices=WHO)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("turbo_against_botorch.json"))
     parser.add_argument("--job", help="(for the other interpreter) one run of BoTorch")
@@ -152,4 +158,4 @@ if __name__ == "__main__":
     if options.job:
         print(json.dumps(botorch(*json.loads(options.job))))
         sys.exit(0)
-    compare(options.botorch, options.seeds, options.out)
+    compare(options.botorch, options.only, options.seeds, options.out)

@@ -64,7 +64,9 @@ def test_the_likelihood_of_the_one_fit_takes_a_stack_of_distances() -> None:
         slope = (likelihood().value(parameters + move) - likelihood().value(parameters - move)) / 2e-6
         assert np.isclose(gradient[i], slope, rtol=1e-5)
     together = MarginalLikelihood(OwnLengthscales(POINTS, False), VALUES, scale_by_dimension=False, kernel=Matern52())
-    assert not np.isclose(together.value(np.log([0.4] * 4 + [1.2, 0.15])), expected)  # Another kernel is another number.
+    assert not np.isclose(
+        together.value(np.log([0.4] * 4 + [1.2, 0.15])), expected
+    )  # Another kernel is another number.
 
 
 def test_a_fit_finds_the_lengthscale_of_an_additive_function() -> None:

@@ -1,4 +1,4 @@
-"""The posterior at many points of a box: against a dense inverse, finite differences, scikit-learn-free closed forms."""
+"""The posterior at many points of a box: against a dense inverse, finite differences and samples."""
 
 import numpy as np
 import pytest

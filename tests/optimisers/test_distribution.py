@@ -1,5 +1,6 @@
 """The search distribution: its bounded update against a numerical optimiser, and where it says the optimum is."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_it_narrows_around_the_optimum_no_faster_than_allowed() -> None:
     optimiser = SearchDistribution(candidates=150, functions=60)
     _, learned = maximise(optimiser, lambda x: -np.square(x - 0.6).sum(axis=1), 3, 40)
     memories = [item.memory for item in learned]
-    for before, after in zip(memories[:-1], memories[1:], strict=True):
+    for before, after in itertools.pairwise(memories):
         assert entropy_loss(before.covariance, after.covariance) <= 3 * optimiser.entropy + 1e-8
     assert learned[-1].metrics["search_std"] < 0.1
     assert np.abs(memories[-1].mean - 0.6).max() < 0.05

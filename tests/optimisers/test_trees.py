@@ -77,6 +77,6 @@ def test_an_additive_function_of_many_coordinates_is_climbed() -> None:
     def additive(x: np.ndarray) -> np.ndarray:
         return -np.square(x - 0.3).sum(axis=1)
 
-    told, learned = maximise(RandomTrees(), additive, 20, 80)
+    _told, learned = maximise(RandomTrees(), additive, 20, 80)
     assert additive(learned[-1].best[None])[0] > -0.25
     assert additive(np.random.default_rng(0).uniform(size=(80, 20))).max() < -1.0

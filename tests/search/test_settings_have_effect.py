@@ -72,7 +72,7 @@ def compositions() -> dict[str, SearchConfig]:
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
         "ars": search_config("ars", "x", "cpu"),
-        "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=2, successes=1, shortest=0.45),
+        "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=1, successes=1, shortest=0.45),
         "crbo": box("crbo", first_points=3, window=6),
         "klbo": box("klbo", first_points=3, window=4, candidates=32, functions=16),
         "rducb": box("rducb", first_points=3, window=6, refit=2, edges=0.5, lengthscale_high=0.1),

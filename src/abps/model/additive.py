@@ -1,4 +1,4 @@
-"""Additive processes: J(x) = Σ_c f_c(x_c) over groups of coordinates, each f_c a process of its own (Rolland et al. 2018).
+"""Additive processes: J(x) = Σ_c f_c(x_c) over groups of coordinates, every f_c a process (Rolland et al. 2018).
 
 Components share the lengthscale and have the variance σ_f²/C each, so that κ(x, x') is the mean over components of the
 kernel's profile of |x_c − x'_c|². `ComponentDistances` and `AdditiveKernel` let the one hyper-parameter fit of `fit.py`

@@ -7,7 +7,7 @@ Shapes: n points, d parameters, k critics.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -59,28 +59,17 @@ class PriorMean(NamedTuple):
         return self.gradient + features.gradient @ weights
 
 
-class Measurements(Protocol):
-    """What hyper-parameters are fitted to: a `Neighbourhood` is one, and so is the data of an optimiser in a box."""
+class Measurements(NamedTuple):
+    """What hyper-parameters are fitted to: those of a neighbourhood, or of an optimiser in a box."""
 
-    @property
-    def points(self) -> Array:
-        """(n, d)"""
-        ...
-
-    @property
-    def returns(self) -> Array:
-        """(n,)"""
-        ...
-
-    @property
-    def counts(self) -> Array:
-        """(n,)"""
-        ...
-
-    @property
-    def repeats(self) -> list[Array]:
-        """Returns of points that were measured more than once."""
-        ...
+    points: Array
+    """(n, d)"""
+    returns: Array
+    """(n,)"""
+    counts: Array
+    """(n,): episodes behind every return."""
+    repeats: list[Array]
+    """The returns of every point that was measured more than once."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +124,9 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
-        found = self.fit_hyper(neighbourhood, prior, rng, previous, warm=warm)
+        near = neighbourhood
+        measured = Measurements(near.points, near.returns, near.counts, near.repeats)
+        found = self.fit_hyper(measured, prior, rng, previous, warm=warm)
         return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
 
     def fit_hyper(

@@ -49,7 +49,8 @@ def factored(gram: Array, hyper: Hyper) -> tuple[Factor, Hyper]:
     Raises:
         NumericsError: it cannot be factored with a million times the noise either.
     """
-    for raises in range(NOISE_RAISES + 1):
+    raises = 0
+    while True:
         raised = hyper if raises == 0 else replace(hyper, noise=hyper.noise * 10.0**raises)
         matrix = gram.copy()
         matrix.flat[:: len(matrix) + 1] += (raised.noise / raised.signal) ** 2
@@ -58,7 +59,7 @@ def factored(gram: Array, hyper: Hyper) -> tuple[Factor, Hyper]:
         except NumericsError:
             if raises == NOISE_RAISES:
                 raise
-    raise AssertionError  # pragma: no cover
+            raises += 1
 
 
 class Regression:
@@ -73,7 +74,7 @@ class Regression:
         self.kernel = kernel
         self.inverse_scale = 1.0 / hyper.effective
         self.middle = points.mean(axis=0)
-        """Points are seen from here, so that the squared distances of a tight cloud are no differences of large ones."""
+        """Points are seen from here, so that the squared distances of a tight cloud cancel no digits."""
         self.whitened = self._whiten(points)
         gram = kernel.profile(squared_distances(self.whitened)).value
         self._factor, self.hyper = factored(gram, hyper)

@@ -1,7 +1,7 @@
 """Confidence-region Bayesian optimisation: look only where the process knows enough (Fröhlich et al. 2021, "cautious").
 
-The acquisition μ + βσ is maximised under σ(x) ≤ γσ_f: the next point is one about which the measured ones say something,
-so that the search spreads from where it starts and never jumps. The first points lie around the middle of the cube (the
+The acquisition μ + βσ is maximised under σ(x) ≤ γσ_f: the next point is one that the measured ones say something of, so
+that the search spreads from where it starts and never jumps. The first points lie around the middle of the cube (the
 initial policy), at the distance √(−ln(1 − γ²)) lengthscales at which one noiseless point of a squared exponential
 leaves σ = γσ_f.
 

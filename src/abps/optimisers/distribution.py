@@ -103,7 +103,9 @@ class SearchDistribution(Optimiser):
     """A Gaussian search distribution under KL and entropy bounds (Akrour et al. 2017)."""
 
     gp: GP = setting(box_gp(0.005, 2.0), "Gaussian process over the unit cube, of standardised values")
-    spread: float = setting(0.2, "standard deviation of the first search distribution, in sides of the box", common=True)
+    spread: float = setting(
+        0.2, "standard deviation of the first search distribution, in sides of the box", common=True
+    )
     divergence: float = setting(0.5, "ε: largest KL divergence of a new search distribution from the last", common=True)
     entropy: float = setting(0.03, "β/d: largest loss of entropy per stage and parameter, in nats", common=True)
     batch: int = setting(1, "points proposed at once")
@@ -140,9 +142,7 @@ class SearchDistribution(Optimiser):
             points = self._drawn(memory, self.candidates, rng)
             draws = regression(self.gp, scaled, hyper).sample(points, rng, self.functions)
             target = optimum_moments(points, draws, covariance)
-            mean, covariance = bounded_update(
-                mean, covariance, *target, self.divergence, self.entropy * len(mean)
-            )
+            mean, covariance = bounded_update(mean, covariance, *target, self.divergence, self.entropy * len(mean))
             mean = np.clip(mean, 0.0, 1.0)
         metrics = {"search_std": float(np.exp(0.5 * np.linalg.slogdet(covariance)[1] / len(mean)))}
         return Learned(DistributionMemory(mean, covariance, hyper), mean, keep, metrics)

@@ -3,12 +3,10 @@
 Shapes: n measured points, d parameters.
 """
 
-from functools import cached_property
-
 import numpy as np
 
 from abps.arrays import Array
-from abps.model.gp import GP, PriorMean
+from abps.model.gp import GP, Measurements, PriorMean
 from abps.model.kernel import Hyper, Matern52
 from abps.model.regression import Regression
 from abps.optimisers.base import Measured
@@ -42,7 +40,7 @@ def box_gp(low: float, high: float) -> GP:
 
 
 class Scaled:
-    """Measured points with clipped and standardised values: what hyper-parameters are fitted to."""
+    """Measured points with clipped and standardised values."""
 
     def __init__(self, measured: Measured) -> None:
         self.points = measured.points
@@ -54,16 +52,6 @@ class Scaled:
         """What one standard deviation of the standardised values is in values."""
         self.returns = (clipped - self.location) / self.scale
 
-    @cached_property
-    def counts(self) -> Array:
-        """(n,)"""
-        return np.ones(len(self.points))
-
-    @property
-    def repeats(self) -> list[Array]:
-        """None: a proposed point is never measured twice."""
-        return []
-
     def values(self, standardised: Array) -> Array:
         """Back to the function's own units."""
         return self.location + self.scale * standardised
@@ -73,7 +61,8 @@ def fitted(gp: GP, scaled: Scaled, rng: np.random.Generator, previous: Hyper | N
     """The hyper-parameters; from the previous ones, if there are any, else from many starts."""
     n, d = scaled.points.shape
     constant = PriorMean(np.zeros(n), 0.0, np.zeros(d), mean_bound=MEAN_BOUND)
-    return gp.fit_hyper(scaled, constant, rng, previous, warm=previous is not None).hyper
+    measured = Measurements(scaled.points, scaled.returns, np.ones(n), [])  # No point is measured twice.
+    return gp.fit_hyper(measured, constant, rng, previous, warm=previous is not None).hyper
 
 
 def regression(gp: GP, scaled: Scaled, hyper: Hyper) -> Regression:

@@ -1,9 +1,9 @@
 """Additive processes over random trees, maximised by message passing (Ziomek & Bou-Ammar 2023, RDUCB).
 
 Every stage draws a random forest over the coordinates: an additive process with one component per edge, and one per
-coordinate without an edge. Its upper confidence bound Σ_c (μ_c + b·σ_c) is a sum over edges and vertices of a forest, so
-that the maximum over a grid is exact by passing messages from the leaves to the roots and back; the grid is then zoomed
-in around it. No decomposition is learned: a random one is never misled for long.
+coordinate without an edge. Its upper confidence bound Σ_c (μ_c + b·σ_c) is a sum over edges and vertices of a forest,
+so that the maximum over a grid is exact by passing messages from the leaves to the roots and back; the grid is then
+zoomed in around it. No decomposition is learned: a random one is never misled for long.
 
 Global, and bound to the box, hence no natural choice for policies, whose useful parameters are few and far between; a
 random projection would embed them in a subspace that need not hold a good policy at all. Shapes: d parameters, r grid
@@ -195,7 +195,7 @@ class RandomTrees(Optimiser):
     def _scores(
         self, model: AdditiveRegression, edges: list[tuple[int, int]], axes: Array, weight: float
     ) -> tuple[Array, Array]:
-        """μ_c + b·σ_c over the grid axes (d, r): of vertices (d, r), zero where there is an edge, and edges (e, r, r)."""
+        """μ_c + b·σ_c over the grid axes (d, r): of vertices (d, r), zero with an edge, and edges (e, r, r)."""
         d, r = axes.shape
         vertices, count = np.zeros((d, r)), len(model.components)
         single = range(len(edges), count)

@@ -9,10 +9,10 @@ best candidate. With several regions (TuRBO-m) their draws compete in the functi
 Shapes: d parameters, m candidates, n measured points.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.model.gp import GP
@@ -86,7 +86,9 @@ class Turbo(Optimiser):
     shortest: float = setting(0.5**7, "a region below this length is given up for a new one")
     longest: float = setting(1.6, "L grows no further than this")
     successes: int = setting(3, "batches with a better value in a row after which a region doubles")
-    failures: int | None = setting(None, "points without a better value in a row after which it halves; none: max(4, d)")
+    failures: int | None = setting(
+        None, "points without a better value in a row after which it halves; none: max(4, d)"
+    )
     candidates: int = setting(1000, "points that a sample is maximised over; at most 100d")
     window: int = setting(150, "points that a region keeps: the best, and the newest others")
 
@@ -95,9 +97,7 @@ class Turbo(Optimiser):
             require(getattr(self, name) >= 1, f"{name} must be at least 1")
         require(self.first_points is None or self.first_points >= 2, "first_points must be at least 2")
         require(self.failures is None or self.failures >= 1, "failures must be at least 1")
-        require(
-            0 < self.shortest < self.first_length <= self.longest, "need 0 < shortest < first_length <= longest"
-        )
+        require(0 < self.shortest < self.first_length <= self.longest, "need 0 < shortest < first_length <= longest")
         require(self.window >= 4, "window must be at least 4")
 
     def start(self, d: int) -> TurboMemory:
@@ -110,13 +110,14 @@ class Turbo(Optimiser):
             missing = [self._design(d) - int((measured.groups == region.label).sum()) for region in young]
             labels = np.repeat([region.label for region in young], np.maximum(missing, 1)).astype(np.int64)
             return Batch(sobol(rng, d, len(labels)), labels)
-        points, draws, labels = [], [], []
+        points, draws, labels = list[Array](), list[Array](), list[int]()
         for region in memory.regions:
-            found = self._sampled(region, measured.where(measured.groups == region.label), rng)
-            points.append(found[0])
-            draws.append(found[1])
-            labels.append(np.full(len(found[0]), region.label, dtype=np.int64))
-        return _winners(np.concatenate(points), np.concatenate(draws, axis=1), np.concatenate(labels))
+            if region.hyper is not None:
+                own = measured.where(measured.groups == region.label)
+                candidates, values = self._sampled(region.length, region.hyper, own, rng)
+                points, draws = [*points, candidates], [*draws, values]
+                labels += [region.label] * len(candidates)
+        return _winners(np.concatenate(points), np.concatenate(draws, axis=1), np.array(labels, dtype=np.int64))
 
     def learn(self, memory: TurboMemory, measured: Measured, fresh: int, rng: np.random.Generator) -> Learned:
         d = measured.points.shape[1]
@@ -130,7 +131,7 @@ class Turbo(Optimiser):
             own = measured.where(rows)
             if len(rows) >= self._design(d):
                 region.hyper = fitted(self.gp, Scaled(own), rng, region.hyper)
-                tops.append(self._top(region, own))
+                tops.append(self._top(region.hyper, own))
             elif len(rows):
                 tops.append((float(own.values.max()), own.points[int(own.values.argmax())]))
             if region.length < self.shortest:
@@ -164,26 +165,24 @@ class Turbo(Optimiser):
             failures, length = 0, 0.5 * length
         return Region(region.label, length, successes, failures, hyper)
 
-    def _top(self, region: Region, own: Measured) -> tuple[float, Array]:
+    def _top(self, hyper: Hyper, own: Measured) -> tuple[float, Array]:
         """The largest posterior mean of the region's points, in the function's units, and where it is."""
-        assert region.hyper is not None
         scaled = Scaled(own)
-        means = regression(self.gp, scaled, region.hyper).at(scaled.points).mean
+        means = regression(self.gp, scaled, hyper).at(scaled.points).mean
         place = int(means.argmax())
         return float(scaled.values(means)[place]), own.points[place]
 
-    def _sampled(self, region: Region, own: Measured, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _sampled(self, length: float, hyper: Hyper, own: Measured, rng: np.random.Generator) -> tuple[Array, Array]:
         """Candidates (m, d) and draws of the function there (batch, m), in its own units."""
-        assert region.hyper is not None
         scaled = Scaled(own)
-        model = regression(self.gp, scaled, region.hyper)
+        model = regression(self.gp, scaled, hyper)
         centre = np.clip(own.points[int(model.at(own.points).mean.argmax())], 0.0, 1.0)
-        lower, upper = region_bounds(centre, region.length, region.hyper.effective)
+        lower, upper = region_bounds(centre, length, hyper.effective)
         points = candidates_around(centre, lower, upper, min(100 * len(centre), self.candidates), rng)
         return points, scaled.values(model.sample(points, rng, self.batch))
 
 
-def _winners(points: Array, draws: Array, labels: Any) -> Batch:
+def _winners(points: Array, draws: Array, labels: NDArray[np.int64]) -> Batch:
     """For every draw (one per row) the candidate where it is largest; none is taken twice."""
     chosen, draws = list[int](), draws.copy()
     for draw in draws:

@@ -105,15 +105,20 @@ class BoxSearch(Search[BoxSearchConfig]):
         self.memory, self.cache = BoxMemory(Measured.nothing(d), config.optimiser.start(d), nothing), BoxCache()
 
     def _propose(self) -> list[Proposal]:
-        memory = self.memory
-        with self._timed("acquisition"):
-            rng = generator(self.seed, "propose", memory.stage)
-            self.cache.batch = batch = self.config.optimiser.propose(memory.optimiser, memory.measured, rng)
-        return [Proposal(self._parameters(point), "probe") for point in batch.points]
+        return [Proposal(self._parameters(point), "probe") for point in self._batch().points]
+
+    def _batch(self) -> Batch:
+        """The open stage in the unit cube."""
+        memory, cache = self.memory, self.cache
+        if cache.batch is None:
+            with self._timed("acquisition"):
+                rng = generator(self.seed, "propose", memory.stage)
+                cache.batch = self.config.optimiser.propose(memory.optimiser, memory.measured, rng)
+        return cache.batch
 
     def _learn(self, stage: list[Answer]) -> Metrics | None:
-        memory, batch = self.memory, self.cache.batch
-        assert batch is not None  # `open_queries` proposed before anything could be told.
+        memory, batch = self.memory, self._batch()
+        self.cache.batch = None
         values = np.array([self._value(answer) for answer in stage])
         memory.stage, memory.episodes = memory.stage + 1, memory.episodes + len(stage)
         empty = Normaliser.empty(self.spec.observation_dim)

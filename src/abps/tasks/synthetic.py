@@ -171,4 +171,3 @@ def _kernel(first: Array, second: Array) -> Array:
     """exp(−½‖x − x'‖²) of points already divided by their lengthscales: (m, d), (n, d) → (m, n)."""
     squares = np.sum(first**2, axis=1)[:, None] + np.sum(second**2, axis=1) - 2.0 * first @ second.T
     return np.exp(-0.5 * np.maximum(squares, 0.0))
-
