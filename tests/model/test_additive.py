@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from abps.model.additive import AdditiveKernel, AdditiveRegression, ComponentDistances, component_squares
-from abps.model.fit import SHARED, Bounds, MarginalLikelihood, OwnLengthscales, fit
+from abps.model.additive import AdditiveKernel, AdditiveRegression, component_squares
+from abps.model.fit import SHARED, Bounds, MarginalLikelihood, OwnLengthscales, SharedLengthscale, fit
 from abps.model.kernel import Hyper, Matern52
 
 N, D = 9, 4
@@ -49,7 +49,7 @@ def test_components_of_one_size_at_once_are_those_one_by_one() -> None:
 
 
 def likelihood() -> MarginalLikelihood:
-    distances = ComponentDistances(POINTS, COMPONENTS)
+    distances = SharedLengthscale(POINTS, False, component_squares(POINTS, POINTS, COMPONENTS))
     return MarginalLikelihood(distances, VALUES, scale_by_dimension=False, kernel=AdditiveKernel(Matern52()))
 
 
@@ -76,7 +76,8 @@ def test_a_fit_finds_the_lengthscale_of_an_additive_function() -> None:
     values = np.linalg.cholesky(gram + 1e-4 * np.eye(60)) @ rng.standard_normal(60)
     found = fit(
         points, values, Bounds((0.05, 2.0)), rng, noise=0.01, kernel=AdditiveKernel(Matern52()),
-        scale_by_dimension=False, effort=SHARED, lengthscales=ComponentDistances(points, COMPONENTS),
+        scale_by_dimension=False, effort=SHARED,
+        lengthscales=SharedLengthscale(points, False, component_squares(points, points, COMPONENTS)),
     )  # fmt: skip
     assert 0.2 < found.hyper.lengthscales[0] < 0.45
     assert len(set(found.hyper.lengthscales)) == 1

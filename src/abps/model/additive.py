@@ -1,9 +1,9 @@
 """Additive processes: J(x) = Σ_c f_c(x_c) over groups of coordinates, every f_c a process (Rolland et al. 2018).
 
 Components share the lengthscale and have the variance σ_f²/C each, so that κ(x, x') is the mean over components of the
-kernel's profile of |x_c − x'_c|². `ComponentDistances` and `AdditiveKernel` let the one hyper-parameter fit of `fit.py`
-work on it: a stack of squared distances (C, n, n) takes the place of one matrix. Shapes: C components, n measured
-points, g points of a grid, d parameters.
+kernel's profile of |x_c − x'_c|². `AdditiveKernel` lets the one hyper-parameter fit of `fit.py` work on it: a stack of
+squared distances (C, n, n) takes the place of one matrix. Shapes: C components, n measured points, g points of a grid,
+d parameters.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from abps.arrays import Array
 from abps.model.kernel import Hyper, Kernel, Profile
 from abps.model.regression import Marginals, factored
 
-__all__ = ["AdditiveKernel", "AdditiveRegression", "ComponentDistances", "Components", "component_squares"]
+__all__ = ["AdditiveKernel", "AdditiveRegression", "Components", "component_squares"]
 
 Components = Sequence[tuple[int, ...]]
 """Which coordinates belong to each component."""
@@ -34,30 +34,6 @@ class AdditiveKernel(Kernel):
         value, weight, slope = self.kernel.profile(squared)
         count = len(squared)
         return Profile(value.mean(axis=0), weight / count, slope / count)
-
-
-class ComponentDistances:
-    """One lengthscale for all components: squared distances (C, n, n) as a function of log ℓ (1,)."""
-
-    def __init__(self, points: Array, components: Components) -> None:
-        self.count, self.d = 1, points.shape[1]
-        self.distances = component_squares(points, points, components)
-
-    def squared(self, logarithms: Array) -> Array:
-        """|t_j − t_k|² of every component."""
-        return self.distances * np.exp(-2.0 * logarithms[0])
-
-    def gradient(self, outer: Array, logarithms: Array) -> Array:
-        """½ Σ_cjk A_cjk |t_j − t_k|²_c (1,) for a stack of symmetric A (C, n, n)."""
-        return np.array([0.5 * float((outer * self.squared(logarithms)).sum())])
-
-    def expanded(self, logarithms: Array) -> Array:
-        """ℓ (d,)."""
-        return np.full(self.d, np.exp(logarithms[0]))
-
-    def reduced(self, hyper: Hyper) -> Array:
-        """log ℓ (1,) of hyper-parameters."""
-        return np.log(hyper.lengthscales[:1])
 
 
 def component_squares(left: Array, right: Array, components: Components) -> Array:

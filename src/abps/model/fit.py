@@ -192,9 +192,11 @@ class OwnLengthscales:
 class SharedLengthscale:
     """One lengthscale for all parameters: the distances are computed once, and a fit costs milliseconds."""
 
-    def __init__(self, points: Array, scale_by_dimension: bool) -> None:
+    def __init__(self, points: Array, scale_by_dimension: bool, squares: Array | None = None) -> None:
+        """`squares` take the place of |x_j − x_k|², such as those of an additive kernel's components (C, n, n)."""
         self.count, self.d = 1, points.shape[1]
-        self.distances = squared_distances(points) / (self.d if scale_by_dimension else 1.0)
+        squares = squared_distances(points) if squares is None else squares
+        self.distances = squares / (self.d if scale_by_dimension else 1.0)
 
     def squared(self, logarithms: Array) -> Array:
         """|t_j − t_k|² (n, n)."""

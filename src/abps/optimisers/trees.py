@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from abps.arrays import Array
-from abps.model.additive import AdditiveKernel, AdditiveRegression, ComponentDistances
-from abps.model.fit import SHARED, WARM, Bounds, fit
+from abps.model.additive import AdditiveKernel, AdditiveRegression, component_squares
+from abps.model.fit import SHARED, WARM, Bounds, SharedLengthscale, fit
 from abps.model.kernel import Hyper, Kernel, Matern52
 from abps.optimisers.base import Batch, Learned, Measured, Optimiser, newest_and_best
 from abps.optimisers.surrogate import MEAN_BOUND, Scaled
@@ -164,6 +164,7 @@ class RandomTrees(Optimiser):
     ) -> Hyper:
         scaled = Scaled(measured)
         components = forest_components(scaled.points.shape[1], edges)
+        squares = component_squares(scaled.points, scaled.points, components)
         bounds = Bounds((self.lengthscale_low, self.lengthscale_high), SPREAD_FACTOR, SPREAD_FACTOR, NOISE)
         return fit(
             scaled.points,
@@ -176,7 +177,7 @@ class RandomTrees(Optimiser):
             effort=SHARED if previous is None else WARM,
             mean_bound=MEAN_BOUND,
             previous=previous,
-            lengthscales=ComponentDistances(scaled.points, components),
+            lengthscales=SharedLengthscale(scaled.points, False, squares),
         ).hyper
 
     def _maximum(self, model: AdditiveRegression, edges: list[tuple[int, int]], d: int, weight: float) -> Array:
