@@ -147,15 +147,31 @@ def compare(python: str, chosen: list[str], seeds: int, out: Path) -> None:
             out.write_text(json.dumps(kept, indent=1))
 
 
+def times(d: int = 100, evaluations: int = 300) -> None:
+    """Print what thinking costs per evaluation, with default settings, where a budget of episodes would end."""
+    from abps.optimisers.base import maximise
+    from abps.registry import KINDS, find
+
+    weights = np.linspace(0.1, 2.0, d)
+    for kind in KINDS["optimiser"]:
+        start = time.process_time()
+        maximise(find("optimiser", kind)(), lambda points: -np.square(points - 0.6) @ weights, d, evaluations)
+        print(f"{kind}: {(time.process_time() - start) / evaluations:.3f} s of CPU time per evaluation", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--botorch", default="python", help="interpreter that has BoTorch")
     parser.add_argument("--only", nargs="+", default=list(WHO), choices=WHO)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("turbo_against_botorch.json"))
+    parser.add_argument("--times", action="store_true", help="only measure what thinking costs at 100 parameters")
     parser.add_argument("--job", help="(for the other interpreter) one run of BoTorch")
     options = parser.parse_args()
     if options.job:
         print(json.dumps(botorch(*json.loads(options.job))))
+        sys.exit(0)
+    if options.times:
+        times()
         sys.exit(0)
     compare(options.botorch, options.only, options.seeds, options.out)
