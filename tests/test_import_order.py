@@ -23,6 +23,7 @@ ORDER = (
     {"model"},
     {"acquisition"},
     {"steps", "strategies"},
+    {"steps", "optimisers"},
     {"search"},
     {"run"},
     {"study", "export", "testing"},

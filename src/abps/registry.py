@@ -29,6 +29,7 @@ BASES = {
     "step": "abps.steps.base.StepRule",
     "plan": "abps.search.plan.Plan",
     "strategy": "abps.strategies.base.Strategy",
+    "optimiser": "abps.optimisers.base.Optimiser",
 }
 """What a part of each family derives from."""
 
@@ -37,6 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "local": "abps.search.local:LocalSearchConfig",
         "ars": "abps.search.ars:ArsConfig",
         "population": "abps.search.population:PopulationConfig",
+        "box": "abps.search.box:BoxSearchConfig",
     },
     "policy": {
         "linear-tanh": "abps.policies.linear:LinearTanh",
@@ -100,6 +102,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "openai-es": "abps.strategies.openai_es:OpenAiEs",
         "snes": "abps.strategies.snes:Snes",
         "particle-swarm": "abps.strategies.particle_swarm:ParticleSwarm",
+    },
+    "optimiser": {
+        "turbo": "abps.optimisers.turbo:Turbo",
+        "confidence-region": "abps.optimisers.confidence:ConfidenceRegion",
+        "search-distribution": "abps.optimisers.distribution:SearchDistribution",
+        "random-trees": "abps.optimisers.trees:RandomTrees",
     },
 }
 

@@ -70,6 +70,10 @@ class SlowEnv(TinyEnv):
         return super().step(action)
 
 
+BOX = ("turbo", "crbo", "klbo", "rducb")
+"""The Bayesian optimisers in a box."""
+
+
 def searches() -> list[str]:
     """The names in the registry: `abs` is the paper's ABS with critics in closed form, `abs@cpu` the preset's."""
     from abps.search.registry import SEARCHES
@@ -105,6 +109,8 @@ def tiny_config(
         return replace(config, prior=replace(config.prior, critics=few), plan=plan, **changes)
     if hasattr(config, "strategy"):
         return _tiny_population(config, design_std, changes)
+    if search in BOX:
+        return replace(config, optimiser=replace(config.optimiser, first_points=3, window=6), **changes)
     config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)
     if search in ("abs", "mpd", "gibo"):
         config = replace(config, probing=replace(config.probing, starts=4, radius=radius))

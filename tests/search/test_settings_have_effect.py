@@ -51,6 +51,12 @@ def small(config: Any) -> Any:
     return config
 
 
+def box(name: str, **changes: Any) -> Any:
+    """A Bayesian optimiser in a box that does everything it can within a few stages."""
+    config: Any = search_config(name, "x", "cpu")
+    return replace(config, optimiser=replace(config.optimiser, **changes))
+
+
 def compositions() -> dict[str, SearchConfig]:
     """Recipes and variants of them that together hold every kind of part."""
     mpd: Any = small(search_config("mpd", "x", "paper"))
@@ -69,6 +75,10 @@ def compositions() -> dict[str, SearchConfig]:
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
         **{name: search_config(name, "x", "cpu") for name in ("ars", "cma", "es", "snes", "pso")},
+        "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=1, successes=1, shortest=0.45),
+        "crbo": box("crbo", first_points=3, window=6),
+        "klbo": box("klbo", first_points=3, window=4, candidates=32, functions=16),
+        "rducb": box("rducb", first_points=3, window=6, refit=2, edges=0.5, lengthscale_high=0.1),
     }
 
 

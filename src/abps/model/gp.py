@@ -14,13 +14,13 @@ from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError
-from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, fit, noise_estimate
+from abps.model.fit import FEW, SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
 from abps.model.kernel import Hyper, Kernel, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.settings import replace, require, setting
 
-__all__ = ["GP", "Model", "PriorMean"]
+__all__ = ["GP", "Measurements", "Model", "PriorMean"]
 
 NOISE_RAISES = 6
 """How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
@@ -59,6 +59,19 @@ class PriorMean(NamedTuple):
         return self.gradient + features.gradient @ weights
 
 
+class Measurements(NamedTuple):
+    """What hyper-parameters are fitted to: those of a neighbourhood, or of an optimiser in a box."""
+
+    points: Array
+    """(n, d)"""
+    returns: Array
+    """(n,)"""
+    counts: Array
+    """(n,): episodes behind every return."""
+    repeats: list[Array]
+    """The returns of every point that was measured more than once."""
+
+
 @dataclass(frozen=True)
 class GP:
     """The Gaussian process over policy parameters: its kernel, and where its hyper-parameters are looked for."""
@@ -82,8 +95,10 @@ class GP:
     weigh_repeats: bool = setting(
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
-    refit: Literal["warm", "full"] = setting(
-        "warm", "after a probe: warm, polish the last optimum only; full, all starts again (always at a new centre)"
+    refit: Literal["warm", "few", "full"] = setting(
+        "warm",
+        "after a probe: warm, polish the last optimum only; few, and the best of some other starts; full, all starts "
+        "again (always at a new centre)",
     )
 
     def __post_init__(self) -> None:
@@ -109,15 +124,30 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
+        near = neighbourhood
+        measured = Measurements(near.points, near.returns, near.counts, near.repeats)
+        found = self.fit_hyper(measured, prior, rng, previous, warm=warm)
+        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+
+    def fit_hyper(
+        self,
+        measured: Measurements,
+        prior: PriorMean,
+        rng: np.random.Generator,
+        previous: Hyper | None = None,
+        *,
+        warm: bool = False,
+    ) -> Fit:
+        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`."""
         features, floor = prior.features, self.noise_floor
-        noise, least = noise_estimate(neighbourhood.repeats, floor), 0.0
+        noise, least = noise_estimate(measured.repeats, floor), 0.0
         if self.noise == "spread":
-            least = noise if neighbourhood.repeats else 0.0
-            noise = max(noise, NOISE_SHARE * float(np.std(neighbourhood.returns)), floor)
+            least = noise if measured.repeats else 0.0
+            noise = max(noise, NOISE_SHARE * float(np.std(measured.returns)), floor)
         middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
-        found = fit(
-            neighbourhood.points,
-            neighbourhood.returns,
+        return fit(
+            measured.points,
+            measured.returns,
             Bounds(
                 (self.lengthscale_low, self.lengthscale_high),
                 self.signal_factor,
@@ -136,16 +166,15 @@ class GP:
             effort=self._effort(warm and previous is not None),
             mean_at_points=prior.at_points,
             mean_bound=prior.mean_bound,
-            counts=neighbourhood.counts if self.weigh_repeats else None,
+            counts=measured.counts if self.weigh_repeats else None,
             feature_values=None if features is None else features.values,
             feature_prior=0.0 if features is None else features.prior,
             previous=previous,
         )
-        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
 
     def _effort(self, warm: bool) -> Effort:
-        if warm and self.refit == "warm":
-            return WARM
+        if warm and self.refit != "full":
+            return WARM if self.refit == "warm" else FEW
         return SHARED if self.shared_lengthscale else THOROUGH
 
     def model(self, neighbourhood: Neighbourhood, prior: PriorMean, hyper: Hyper) -> "Model":

@@ -39,6 +39,10 @@ SEARCHES: dict[str, SearchEntry] = {
     "es": SearchEntry("abps.search.recipes:es", "OpenAI-ES: mirrored perturbations and Adam"),
     "snes": SearchEntry("abps.search.recipes:snes", "separable natural evolution strategy"),
     "pso": SearchEntry("abps.search.recipes:pso", "particle swarm"),
+    "turbo": SearchEntry("abps.search.box_recipes:turbo", "trust-region Bayesian optimisation"),
+    "crbo": SearchEntry("abps.search.box_recipes:crbo", "confidence-region (cautious) Bayesian optimisation"),
+    "klbo": SearchEntry("abps.search.box_recipes:klbo", "local Bayesian optimisation of a search distribution"),
+    "rducb": SearchEntry("abps.search.box_recipes:rducb", "Bayesian optimisation by random decompositions"),
 }
 
 
