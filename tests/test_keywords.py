@@ -6,7 +6,7 @@ import pytest
 
 from abps.errors import ConfigError
 from abps.keywords import call_parts, keywords_texts, read_keywords, split_list
-from abps.words import counted
+from abps.words import count
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_calls_are_taken_apart() -> None:
 
 
 def test_counts_agree_with_their_nouns() -> None:
-    assert [counted(n, "episode") for n in (0, 1, 2)] == ["0 episodes", "1 episode", "2 episodes"]
-    assert counted(2, "process", "processes") == "2 processes"
+    assert [count(n, "episode") for n in (0, 1, 2)] == ["0 episodes", "1 episode", "2 episodes"]
+    assert count(2, "process", "processes") == "2 processes"

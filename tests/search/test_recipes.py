@@ -15,6 +15,7 @@ from abps.model.prior import AdvantagePrior, ConstantPrior
 from abps.policies.linear import ClippedLinear, LinearTanh
 from abps.policies.observations import RawObservations, RunningNormaliser
 from abps.search.ars import ArsConfig
+from abps.search.box import BoxSearchConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.plan import CentreThenProbes
 from abps.search.population import PopulationConfig
@@ -104,6 +105,7 @@ def test_the_ablation_has_the_papers_parts_but_probing_and_step(name, preset):
 @pytest.mark.parametrize("search", SEARCHES)
 def test_every_search_has_settings_for_every_task(search, preset):
     others = {"ars": ArsConfig, **dict.fromkeys(("cma", "es", "snes", "pso"), PopulationConfig)}
+    others |= dict.fromkeys(("turbo", "crbo", "klbo", "rducb"), BoxSearchConfig)
     expected = others.get(search, LocalSearchConfig)
     for task in (*PAPER_TASKS, "Pendulum-v1", ""):
         assert type(search_config(search, task, preset)) is expected

@@ -24,8 +24,8 @@ from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import Schedule
 from abps.study.tensorboard import TensorBoardExport
 from abps.study.watch import overview, study_time_left
-from abps.study.words import duration
 from abps.tasks.catalogue import task_config
+from abps.words import duration
 
 
 def text(snapshots: list[Snapshot], height: int | None = None, width: int = 160) -> str:

@@ -18,7 +18,7 @@ from abps.run.files import parse_checked_json
 from abps.study.records import Run as Record
 from abps.study.records import load_run
 from abps.tasks.gym import Task, TaskLike, make_task
-from abps.words import counted
+from abps.words import count
 
 __all__ = ["RunResult", "TrainedRun", "load"]
 
@@ -197,7 +197,7 @@ class TrainedRun:
         result, settings = self.result, self.settings
         place = "in memory" if self.path is None else f"in {self.path}"
         learned = "" if result.current_return is None else f", the current policy returns {result.current_return:.4g}"
-        used = f"{counted(result.episodes, 'episode')} of {settings.task.name}"
+        used = f"{count(result.episodes, 'episode')} of {settings.task.name}"
         return f"<abps run {place}: {settings.search}, seed {settings.seed}, {used}{learned}>"
 
     # ---- inside -----------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class TrainedRun:
     def _policy(self, which: str) -> Policy:
         file = self._path / "policy" / f"{which}.npz"
         if not file.is_file():
-            used = counted(self.result.episodes, "episode")
+            used = count(self.result.episodes, "episode")
             raise RunError(f"the run has no {which} policy: no outer iteration was finished in {used}; give it more")
         stored = load_policy(file, self.settings.search_config.policy)
         if self._task is None:

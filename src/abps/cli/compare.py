@@ -27,7 +27,7 @@ from abps.study.grid import (
     parse_names,
     parse_seeds,
 )
-from abps.words import counted
+from abps.words import count
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -136,7 +136,7 @@ def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             detail = f"  {there.detail}" if there.state in ("failed", "conflict") else ""
             print(f"{cell.number:5}  {there.state:8} {there.episodes:6}/{budget:<6} {cell.path}{detail}")
         missing = sum(1 for there in found if there.state != "done")
-        print(f"{counted(len(cells), 'cell')}, {missing} to run")
+        print(f"{count(len(cells), 'cell')}, {missing} to run")
     return 1 if any(there.state == "conflict" for there in found) else 0
 
 
@@ -179,7 +179,7 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
     elif not arguments.quiet:
-        print(f"{cell.path}: {there.state} ({counted(there.episodes, 'episode')})")
+        print(f"{cell.path}: {there.state} ({count(there.episodes, 'episode')})")
     return 0 if there.state == "done" else 1
 
 
@@ -247,7 +247,7 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             _print_summary(runs)
             one = len(schedule.states) == 1
-            done = f"{schedule.count('done')} of {counted(len(schedule.states), 'cell')} {'is' if one else 'are'} done"
+            done = f"{schedule.count('done')} of {count(len(schedule.states), 'cell')} {'is' if one else 'are'} done"
             print(f"{done}, {len(failed)} failed, {missing} missing.")
             for notice in content.get("warnings", []):
                 if notice["level"] != "note":

@@ -25,7 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.run.directory import read_settings
     from abps.run.evaluation import evaluate
     from abps.tasks.gym import make_task
-    from abps.words import counted
+    from abps.words import count
 
     if arguments.episodes < 1 or arguments.workers < 1:
         raise ConfigError("--episodes and --workers must be at least 1")
@@ -56,11 +56,11 @@ def execute(arguments: argparse.Namespace) -> int:
             )
         )
     elif result.mean is None:
-        print(f"all of {counted(result.failed, 'episode')} failed")
+        print(f"all of {count(result.failed, 'episode')} failed")
     else:
         print(
             f"{arguments.which} policy of {arguments.run}: return {result.mean:.2f} ± {result.std:.2f} (std over "
-            f"{counted(len(result.returns), 'episode')}, {result.failed} failed), discounted "
+            f"{count(len(result.returns), 'episode')}, {result.failed} failed), discounted "
             f"{result.mean_discounted:.2f}"
         )
     return 0 if result.mean is not None else 1

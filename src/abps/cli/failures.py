@@ -4,8 +4,6 @@ import argparse
 import json
 from pathlib import Path
 
-from abps.words import counted
-
 __all__ = ["HELP", "configure", "execute"]
 
 HELP = """Say why episodes of a run failed: the last traceback, and how often each reason came.
@@ -24,6 +22,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print what failures.log holds."""
     from abps.run.directory import read_settings
     from abps.run.failures import FAILURES_FILE, read_failures
+    from abps.words import count
 
     read_settings(arguments.run)  # A folder that is no run is an error, not a run without failures.
     notes = read_failures(arguments.run)
@@ -37,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
         print(f"no episode of {arguments.run} failed")
         return 0
     print("\n\n".join(notes if arguments.all else notes[-1:]) + "\n")
-    for reason, count in counts.items():
-        print(f"{counted(count, 'time')}: {reason}")
+    for reason, times in counts.items():
+        print(f"{count(times, 'time')}: {reason}")
     print(f"All of it is in {arguments.run / FAILURES_FILE}")
     return 0

@@ -32,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Write the report; warnings in it do not change the exit code."""
     from abps.study.records import load_runs
     from abps.study.report import write_report
-    from abps.study.words import count
+    from abps.words import count
 
     thresholds = dict(_threshold(text) for text in arguments.threshold)
     content = write_report(load_runs(arguments.runs), arguments.out, title=arguments.title, thresholds=thresholds)

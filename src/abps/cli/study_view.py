@@ -11,8 +11,7 @@ from rich.live import Live
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
 from abps.study.watch import overview
-from abps.study.words import duration
-from abps.words import counted
+from abps.words import count, duration
 
 __all__ = ["LineView", "LiveView", "View", "make_view"]
 
@@ -48,7 +47,7 @@ class LineView:
 
     def begin(self, schedule: Schedule) -> None:
         done = schedule.count("done")
-        self._print(f"{counted(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
+        self._print(f"{count(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
 
     def change(self, item: CellState) -> None:
         took = (

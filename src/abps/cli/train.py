@@ -20,7 +20,7 @@ from abps.search.registry import SEARCHES, search_config
 from abps.settings import replace, setting, to_dict
 from abps.tasks.catalogue import task_config
 from abps.tasks.config import TaskConfig
-from abps.words import counted
+from abps.words import count
 
 __all__ = [
     "DEFAULT_EPISODES",
@@ -196,7 +196,7 @@ def _print_result(result: Any, settings: Any, arguments: Any) -> None:
     learned = "no outer iteration was finished; give it more episodes"
     if centre is not None:
         learned = f"the current policy returns {centre:.1f} (mean of fresh episodes), the best one so far {best:.1f}"
-    used = f"{counted(result.episodes, 'episode')} of {settings.task.name} in {result.seconds:.0f} s"
+    used = f"{count(result.episodes, 'episode')} of {settings.task.name} in {result.seconds:.0f} s"
     print(f"{settings.search} used {used}: {learned}.")
     print(f"The run is in {result.path}; look at it with: abps report {result.path}")
     print(f"Train it longer with: abps resume {result.path} --episodes {2 * max(result.episodes, 1)}")

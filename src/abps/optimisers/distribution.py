@@ -107,7 +107,7 @@ class SearchDistribution(Optimiser):
         0.2, "standard deviation of the first search distribution, in sides of the box", common=True
     )
     divergence: float = setting(0.5, "ε: largest KL divergence of a new search distribution from the last", common=True)
-    entropy: float = setting(0.03, "β/d: largest loss of entropy per stage and parameter, in nats", common=True)
+    entropy: float = setting(0.03, "β/d: largest loss of entropy per stage and parameter, in nats")
     batch: int = setting(1, "points proposed at once")
     first_points: int | None = setting(None, "points drawn before the first fit; none: d + 1, at most 10")
     candidates: int = setting(500, "points drawn from the search distribution")

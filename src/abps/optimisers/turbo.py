@@ -81,7 +81,7 @@ class Turbo(Optimiser):
     gp: GP = setting(box_gp(0.005, 2.0), "Gaussian process over the unit cube, of standardised values")
     regions: int = setting(1, "m: trust regions whose samples compete", common=True)
     batch: int = setting(1, "q: points proposed at once", common=True)
-    first_points: int | None = setting(None, "points a region starts with; none: 2d, at most 30", common=True)
+    first_points: int | None = setting(None, "points a region starts with; none: 2d, at most 30")
     first_length: float = setting(0.8, "L: side of a new region, as a share of the box")
     shortest: float = setting(0.5**7, "a region below this length is given up for a new one")
     longest: float = setting(1.6, "L grows no further than this")

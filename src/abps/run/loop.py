@@ -19,7 +19,7 @@ from abps.search.base import Metrics
 from abps.seeding import episode_seed
 from abps.tasks.gym import Task, make_task
 from abps.trajectory import Failed, Outcome
-from abps.words import counted
+from abps.words import count
 
 __all__ = ["Episodes", "Observer", "TrainingResult", "train"]
 
@@ -118,7 +118,7 @@ def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dic
 def _refuse_too_many_failures(run: Run, outcome: Outcome) -> None:
     if isinstance(outcome, Failed) and run.failures_in_a_row >= run.settings.run.max_failures:
         error = RunError(
-            f"{counted(run.failures_in_a_row, 'episode')} in a row failed, the last with: "
+            f"{count(run.failures_in_a_row, 'episode')} in a row failed, the last with: "
             f"{clean_reason(outcome.reason)}. The traceback is in {run.path / FAILURES_FILE} (`abps failures "
             f"{run.path}`); when the cause is mended, go on with `abps resume {run.path}`"
         )

@@ -35,7 +35,7 @@ from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
-from abps.words import counted
+from abps.words import count
 
 __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search", "SearchConfig", "SearchResult"]
 
@@ -276,6 +276,10 @@ class Search(ABC, Generic[ConfigT]):
         self.progress = replace(
             self.progress, centre=start, normaliser=normaliser, best=Best(-np.inf, start, normaliser)
         )
+        self._started()
+
+    def _started(self) -> None:
+        """Make anew what is remembered of the first centre; called when a search begins somewhere else."""
 
     def tell(self, query: Query, outcomes: Sequence[Outcome]) -> Metrics | None:
         """Take in the outcomes of a query.
@@ -309,7 +313,7 @@ class Search(ABC, Generic[ConfigT]):
         budget, progress, reasons = self.budget, self.progress, dict[str, str]()
         if budget.episodes and progress.episodes >= budget.episodes:
             used = "is" if budget.episodes == 1 else "are"
-            reasons["episodes"] = f"{progress.episodes} of {counted(budget.episodes, 'episode')} {used} used"
+            reasons["episodes"] = f"{progress.episodes} of {count(budget.episodes, 'episode')} {used} used"
         if budget.steps and progress.steps >= budget.steps:
             reasons["steps"] = f"{progress.steps} of {budget.steps} environment steps are used"
         if budget.target is not None and progress.best_centre >= budget.target:
@@ -317,7 +321,7 @@ class Search(ABC, Generic[ConfigT]):
         # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
         known = np.isfinite(progress.best_centre)
         if budget.plateau and known and progress.iteration - progress.best_centre_iteration >= budget.plateau:
-            reasons["plateau"] = f"no better centre for {counted(budget.plateau, 'outer iteration')}"
+            reasons["plateau"] = f"no better centre for {count(budget.plateau, 'outer iteration', 'outer iterations')}"
         return reasons
 
     def result(self) -> SearchResult:
@@ -461,7 +465,7 @@ class Search(ABC, Generic[ConfigT]):
         expected = next(item.episodes for item in self._open if item.id == query.id)
         if len(outcomes) != expected:
             raise ConfigError(
-                f"query {query.id} asked for {counted(expected, 'episode')}, {counted(len(outcomes), 'outcome')} came"
+                f"query {query.id} asked for {count(expected, 'episode')}, {count(len(outcomes), 'outcome')} came"
             )
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):

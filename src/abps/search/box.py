@@ -50,7 +50,7 @@ class BoxSearchConfig(SearchConfig):
     )
     reward_shift: float = setting(0.0, "subtracted from every reward (the survival bonus)")
     optimiser: Optimiser = setting(Turbo(), "how points of the box are chosen")
-    box: float = setting(1.0, "half width of the box around the initial parameters, in every coordinate", common=True)
+    box: float = setting(1.0, "half width of the box around the initial parameters", common=True)
     discount: float | None = setting(1.0, "γ of the return that is maximised; none: the task's")
 
     def __post_init__(self) -> None:
@@ -74,6 +74,8 @@ class BoxMemory:
     """What the optimiser remembers."""
     fresh: Normaliser
     """Observations of this outer iteration."""
+    origin: Array
+    """(d,): the middle of the box."""
     stage: int = 0
     """Stages told so far; they name the random numbers."""
     episodes: int = 0
@@ -100,9 +102,12 @@ class BoxSearch(Search[BoxSearchConfig]):
 
     def __init__(self, spec: TaskSpec, config: BoxSearchConfig, **options: Any) -> None:
         super().__init__(spec, config, **options)
-        d = self.policies.size
-        nothing = Normaliser.empty(spec.observation_dim)
-        self.memory, self.cache = BoxMemory(Measured.nothing(d), config.optimiser.start(d), nothing), BoxCache()
+        self.cache = BoxCache()
+        self._started()
+
+    def _started(self) -> None:
+        d, nothing = self.policies.size, Normaliser.empty(self.spec.observation_dim)
+        self.memory = BoxMemory(Measured.nothing(d), self.config.optimiser.start(d), nothing, self.centre)
 
     def _propose(self) -> list[Proposal]:
         return [Proposal(self._parameters(point), "probe") for point in self._batch().points]
@@ -152,7 +157,7 @@ class BoxSearch(Search[BoxSearchConfig]):
 
     def _parameters(self, point: Array) -> Array:
         """A point of the cube as parameters (d,)."""
-        return self.policies.initial() + self.config.box * (2.0 * point - 1.0)
+        return self.memory.origin + self.config.box * (2.0 * point - 1.0)
 
     def _value(self, answer: Answer) -> float:
         """The return of a query; NaN for a failed episode."""

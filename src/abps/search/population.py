@@ -58,7 +58,10 @@ class PopulationSearch(Search[PopulationConfig]):
 
     def __init__(self, spec: TaskSpec, config: PopulationConfig, **options: Any) -> None:
         super().__init__(spec, config, **options)
-        self.memory = config.strategy.start(self.centre, generator(self.seed, "population-start"))
+        self._started()
+
+    def _started(self) -> None:
+        self.memory = self.config.strategy.start(self.centre, generator(self.seed, "population-start"))
 
     def _rng(self) -> np.random.Generator:
         """The numbers of this generation, for `ask` and `tell` alike."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.study.records import Run
-from abps.study.words import count
+from abps.words import count
 
 __all__ = ["PANELS", "Finding", "findings"]
 

@@ -16,7 +16,7 @@ from abps.arrays import Array
 from abps.study.groups import Row, metric_of, points
 from abps.study.records import Run
 from abps.study.robot import is_robot, robot_state
-from abps.study.words import count, duration, listing, number
+from abps.words import count, duration, listing, number
 
 __all__ = ["Standing", "facts", "run_headline", "standard_errors", "standing", "study_headlines"]
 

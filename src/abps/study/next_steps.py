@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from abps.study.records import Run
 from abps.study.robot import REPEATED, is_robot, robot_state
-from abps.study.words import count
 from abps.tasks.catalogue import PAPER_TASKS
+from abps.words import count
 
 __all__ = ["Step", "next_steps"]
 

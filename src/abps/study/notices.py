@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from abps.study.groups import Group
 from abps.study.records import Run
 from abps.study.robot import is_robot
-from abps.study.words import count, listing
+from abps.words import count, listing
 
 __all__ = ["Notice", "warnings"]
 

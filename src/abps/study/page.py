@@ -15,7 +15,7 @@ from typing import Any
 
 from abps import __version__
 from abps.study.jsontypes import embedded
-from abps.study.words import count, listing
+from abps.words import count, listing
 
 __all__ = ["render", "security_policy", "titles"]
 

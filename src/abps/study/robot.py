@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from abps.study.records import Run
-from abps.study.words import count, number
+from abps.words import count, number
 
 __all__ = ["RobotState", "is_robot", "robot_state"]
 

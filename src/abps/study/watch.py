@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abps.study.progress import Snapshot
-from abps.study.words import duration
+from abps.words import duration
 
 __all__ = ["failures", "overview", "runs_table", "study_time_left"]
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from abps.study.words import count, duration, listing, number
+from abps.words import count, duration, listing, number
 
 
 @pytest.mark.parametrize(
