@@ -33,7 +33,7 @@ from abps.model.posterior import Features, GradientPosterior, condition
 from abps.normaliser import Normaliser
 from abps.policies.base import FastControl, PolicyClass
 from abps.policies.linear import ClippedLinear
-from abps.policies.policy import RESERVED, PolicySpace, load_policy
+from abps.policies.policy import PolicySpace, is_reserved, load_policy
 from abps.registry import check_part
 from abps.rollouts.episode import attempt_episode
 from abps.run.checkpoint import reloaded
@@ -193,7 +193,7 @@ def _dense(blocks: Array, d: int, name: str) -> Array:
 def _check_policy_files(space: PolicySpace, theta: Array, name: str) -> None:
     spec, policy_class = space.spec, space.policy_class
     arrays = policy_class.to_arrays(spec, theta)
-    taken = RESERVED.intersection(arrays)
+    taken = [name for name in arrays if is_reserved(name)]
     _expect(not taken, f"{name}.to_arrays uses the reserved names {', '.join(sorted(taken))}")
     again = policy_class.from_arrays(spec, arrays)
     _expect(np.array_equal(again, theta), f"{name}.from_arrays must give back what to_arrays was given, bit for bit")
