@@ -16,7 +16,7 @@ from abps.policies.base import PolicyClass
 from abps.policies.layers import SQUASHES
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["LinearOutput", "check_drawn", "checked_array", "with_ones"]
+__all__ = ["LinearOutput", "check_drawn", "checked_array", "row_blocks", "with_ones"]
 
 
 class LinearOutput(PolicyClass):
@@ -47,10 +47,9 @@ class LinearOutput(PolicyClass):
         return pulled.reshape(*pulled.shape[:-2], slopes.shape[1] * features.shape[1])
 
     def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
-        """One block per action: Σ_m w_m (slope_j/half_j)² φ φᵀ / a."""
+        """One block per action."""
         slopes, features = self._slopes_and_features(spec, parameters, inputs)
-        squares = weights[:, None] * np.square(slopes / spec.action_half) / spec.action_dim
-        return np.stack([(features * column[:, None]).T @ features for column in squares.T])
+        return row_blocks(spec, slopes, features, weights)
 
     def matrix(self, spec: TaskSpec, parameters: Array) -> Array:
         """W: the parameters as an (a, p) matrix, or of n policies (n, a, p)."""
@@ -67,6 +66,12 @@ class LinearOutput(PolicyClass):
         features = self.basis(spec, inputs)
         latent = features @ self.matrix(spec, parameters).T
         return SQUASHES[self.squash].slopes(spec, latent), features
+
+
+def row_blocks(spec: TaskSpec, slopes: Array, features: Array, weights: Array) -> Array:
+    """The metric of a layer of outputs, one block per action: Σ_m w_m (slope_j/half_j)² φ φᵀ / a."""
+    squares = weights[:, None] * np.square(slopes / spec.action_half) / spec.action_dim
+    return np.stack([(features * column[:, None]).T @ features for column in squares.T])
 
 
 def with_ones(columns: Array, bias: bool) -> Array:

@@ -5,7 +5,7 @@
 At the start the hidden layers are random, drawn from `seed`, and the output layer is zero: the first action is the
 centre, and the output layer has a slope from which everything else starts to matter. With `output_only` the hidden
 layers stay as drawn: what is searched is then linear on random tanh features. Shapes as in `base`; o outputs and i
-inputs of a layer. Parameters are layer after layer, the weights by rows and then the bias.
+inputs of a layer. Parameters are layer after layer, and in a layer unit after unit: its weights, then its bias.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from abps.arrays import Array
 from abps.errors import ShapeError
 from abps.policies.base import PolicyClass
 from abps.policies.layers import SQUASHES, Layer, Layers, forward
-from abps.policies.linear_output import check_drawn, checked_array
+from abps.policies.linear_output import check_drawn, checked_array, row_blocks, with_ones
 from abps.seeding import generator
 from abps.settings import require, setting
 from abps.tasks.spec import TaskSpec
@@ -64,7 +64,11 @@ class Mlp(PolicyClass):
         return _joined([(np.swapaxes(deltas, -1, -2) @ before, deltas.sum(axis=-2)) for deltas, before in backward])
 
     def metric(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Array:
-        """One block: JᵀJ with a row of J per state and action."""
+        """One block: JᵀJ with a row of J per state and action; of an output layer alone, one block per action."""
+        if self.output_only:
+            outputs = forward(self._layers(spec, parameters), inputs)
+            slopes = SQUASHES[self.squash].slopes(spec, outputs[-1])
+            return row_blocks(spec, slopes, with_ones(outputs[-2], True), weights)
         total = np.zeros((parameters.size, parameters.size))
         for rows in self._jacobians(spec, parameters, inputs, weights):
             total += rows.T @ rows
@@ -76,7 +80,9 @@ class Mlp(PolicyClass):
         signs = rng.choice([-1.0, 1.0], (spec.action_dim, self.hidden[-1]))
         typical = self._start(spec, signs / np.sqrt(self.hidden[-1]))
         jacobians = self._jacobians(spec, typical, inputs, weights)
-        return np.diag(sum((np.square(rows).sum(axis=0) for rows in jacobians), np.zeros(typical.size)))[None]
+        diagonal = sum((np.square(rows).sum(axis=0) for rows in jacobians), np.zeros(typical.size))
+        blocks = spec.action_dim if self.output_only else 1
+        return np.stack([np.diag(part) for part in np.split(diagonal, blocks)])
 
     def to_arrays(self, spec: TaskSpec, parameters: Array) -> dict[str, Array]:
         *hidden, output = self._layers(spec, parameters)
@@ -110,17 +116,15 @@ class Mlp(PolicyClass):
         """The layers of one policy, or of n policies with n in front of every shape."""
         sizes = [spec.observation_dim, *self.hidden, spec.action_dim]
         shapes = self._searched(list(zip(sizes[1:], sizes[:-1], strict=True)))
-        ends = np.cumsum([size for o, i in shapes for size in (o * i, o)])
+        ends = np.cumsum([o * (i + 1) for o, i in shapes])
         if parameters.ndim not in (1, 2) or parameters.shape[-1] != ends[-1]:
             raise ShapeError(
                 f"parameters have shape {parameters.shape}; this policy has {ends[-1]} "
                 f"(layers of {', '.join(map(str, sizes))})"
             )
         parts, several = np.split(parameters, ends[:-1], axis=-1), parameters.shape[:-1]
-        found = [
-            Layer(weights.reshape(*several, *shape), bias, "tanh")
-            for weights, bias, shape in zip(parts[::2], parts[1::2], shapes, strict=True)
-        ]
+        units = [part.reshape(*several, o, i + 1) for part, (o, i) in zip(parts, shapes, strict=True)]
+        found = [Layer(unit[..., :-1], unit[..., -1], "tanh") for unit in units]
         found[-1] = found[-1]._replace(function="identity")
         return [*_drawn(self, spec), *found] if self.output_only else found
 
@@ -139,24 +143,20 @@ class Mlp(PolicyClass):
 
     def _jacobians(self, spec: TaskSpec, parameters: Array, inputs: Array, weights: Array) -> Iterator[Array]:
         """Rows (…, d) of J with JᵀJ the metric, a few states at a time."""
-        d, a = parameters.size, spec.action_dim
-        size = max(1, NUMBERS // (d * a))
+        count, a = parameters.size, spec.action_dim
+        size = max(1, NUMBERS // (count * a))
         for start in range(0, len(inputs), size):
             part = slice(start, start + size)
             scales = np.sqrt(weights[part] / a)[:, None] / spec.action_half  # (m, a)
             backward = self._backward(spec, parameters, inputs[part], np.eye(a)[:, None, :] * scales)
-            # (a, m, o) cotangents times (m, i) inputs, as (a·m, o·i).
-            pairs = [
-                ((deltas[..., None] * before[:, None, :]).reshape(*deltas.shape[:2], -1, before.shape[1]), deltas)
-                for deltas, before in backward
-            ]
-            yield _joined(pairs).reshape(-1, d)
+            yield _joined([(d[..., None] * before[:, None, :], d) for d, before in backward]).reshape(-1, count)
 
 
 def _joined(pairs: Sequence[tuple[Array, Array]]) -> Array:
     """Weights (…, o, i) and biases (…, o) of layers as parameters (…, d)."""
     several = pairs[0][1].shape[:-1]
-    return np.concatenate([part.reshape(*several, -1) for pair in pairs for part in pair], axis=-1)
+    units = [np.concatenate([weights, bias[..., None]], axis=-1) for weights, bias in pairs]
+    return np.concatenate([unit.reshape(*several, -1) for unit in units], axis=-1)
 
 
 @lru_cache(maxsize=16)
