@@ -8,9 +8,9 @@
     python benchmarks/learning/nonlinear.py chart                      # cost of the chart by parameters and actions
 
 `swingup` is Gymnasium's Pendulum-v1, `mountaincar` MountainCarContinuous-v0; the others, of `tasks.py`, are tasks that
-a linear policy solves, as controls. ABS runs with its default settings, and only `--policy` changes; what is evaluated is
-its current policy, by ten fresh episodes. CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy with the same
-standardised inputs. Results are appended to `nonlinear.jsonl`, one line per run.
+a linear policy solves, as controls. ABS runs with its default settings, and only `--policy` changes; what is evaluated
+is its current policy, by ten fresh episodes. CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy with the
+same standardised inputs. Results are appended to `nonlinear.jsonl`, one line per run.
 """
 
 import argparse

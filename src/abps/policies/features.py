@@ -17,7 +17,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.policies.layers import Layer, Layers, forward
-from abps.policies.linear_output import LinearOutput, check_drawn, checked_array, with_ones
+from abps.policies.linear_output import LinearOutput, check_drawn, checked_array, output_layer, with_ones
 from abps.seeding import generator
 from abps.settings import require, setting
 from abps.tasks.spec import TaskSpec
@@ -83,8 +83,7 @@ class _RandomFeatures(LinearOutput):
         """See `Layered`."""
         matrix = self.matrix(spec, parameters).copy()
         matrix[:, : self.features] *= self._amplitude
-        weights, bias = (matrix[:, :-1], matrix[:, -1]) if self.bias else (matrix, np.zeros(spec.action_dim))
-        return Layers((*_hidden_layers(self, spec), Layer(weights, bias)), self.squash)
+        return Layers((*_hidden_layers(self, spec), output_layer(matrix, self.bias)), self.squash)
 
     @property
     def _amplitude(self) -> float:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from abps.arrays import Array
 from abps.normaliser import Normaliser
 from abps.policies.base import Controller
-from abps.policies.layers import Layer, Layers
-from abps.policies.linear_output import LinearOutput, checked_array, with_ones
+from abps.policies.layers import Layers
+from abps.policies.linear_output import LinearOutput, checked_array, output_layer, with_ones
 from abps.policies.path import ParameterPath
 from abps.settings import setting
 from abps.tasks.spec import TaskSpec
@@ -46,9 +46,7 @@ class _Linear(LinearOutput):
 
     def layers(self, spec: TaskSpec, parameters: Array) -> Layers:
         """See `Layered`: one layer."""
-        arrays = self.to_arrays(spec, parameters)
-        layer = Layer(arrays["weights"], arrays.get("bias", np.zeros(spec.action_dim)))
-        return Layers((layer,), self.squash)
+        return Layers((output_layer(self.matrix(spec, parameters), self.bias),), self.squash)
 
     def _gains(self, spec: TaskSpec, parameters: Array, normaliser: Normaliser) -> tuple[Array, Array]:
         """W s̃ + b as gains (a, s) on the raw observation and an offset (a,)."""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.policies.base import PolicyClass
-from abps.policies.layers import SQUASHES
+from abps.policies.layers import SQUASHES, Layer
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["LinearOutput", "check_drawn", "checked_array", "row_blocks", "with_ones"]
+__all__ = ["LinearOutput", "check_drawn", "checked_array", "output_layer", "row_blocks", "with_ones"]
 
 
 class LinearOutput(PolicyClass):
@@ -77,6 +77,11 @@ def row_blocks(spec: TaskSpec, slopes: Array, features: Array, weights: Array) -
 def with_ones(columns: Array, bias: bool) -> Array:
     """Columns (m, p), with a column of ones where there is a bias."""
     return np.concatenate([columns, np.ones((len(columns), 1))], axis=1) if bias else columns
+
+
+def output_layer(matrix: Array, bias: bool) -> Layer:
+    """W (a, p) as the last layer of a policy; with a bias, its last column."""
+    return Layer(matrix[:, :-1], matrix[:, -1]) if bias else Layer(matrix, np.zeros(len(matrix)))
 
 
 def checked_array(arrays: dict[str, Array], name: str, shape: tuple[int, ...]) -> Array:
