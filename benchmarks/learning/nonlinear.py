@@ -227,11 +227,11 @@ def chart_costs() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "table", "critics", "ascend", "chart"))
-    parser.add_argument("--tasks", default="swingup,mountaincar,cartpole,pump")
+    parser.add_argument("--tasks", default="swingup,mountaincar,cartpole")
     parser.add_argument("--searches", default="abs")
     parser.add_argument("--policies", default="linear,fourier,mlp")
     parser.add_argument("--seeds", default="0-4")
-    parser.add_argument("--marks", default="50,100,200")
+    parser.add_argument("--marks", default="50,100")
     parser.add_argument("--episodes", type=int, default=30, help="critics: episodes of ABS before")
     parser.add_argument("--pairs", type=int, default=500, help="critics, ascend: pairs of episodes of a gradient")
     parser.add_argument("--steps", type=int, default=40, help="ascend: steps")
