@@ -93,12 +93,10 @@ def evaluate_untrained(bench: Bench) -> None:
     bench.seconds["episodes"] = float("nan")
 
 
-def train_cma(bench: Bench, bias: bool) -> None:
+def train_cma(bench: Bench, space: PolicySpace, normaliser: Normaliser) -> None:
     """pycma's ask and tell; its distribution's mean is the current policy."""
     import cma
 
-    space = PolicySpace(LinearTanh(bias=bias), bench.task.spec)
-    normaliser = Normaliser.empty(bench.task.spec.observation_dim)
     strategy = cma.CMAEvolutionStrategy(space.initial(), 0.5, {"seed": bench.seed + 1, "verbose": -9})
     mean = space.initial()
     while bench.episodes < bench.marks[-1]:
@@ -124,7 +122,8 @@ def run(arguments: argparse.Namespace) -> None:
                 if search == "untrained":
                     evaluate_untrained(bench)
                 elif search.startswith("cma"):
-                    train_cma(bench, search == "cma")
+                    space = PolicySpace(LinearTanh(bias=search == "cma"), bench.task.spec)
+                    train_cma(bench, space, Normaliser.empty(bench.task.spec.observation_dim))
                 else:
                     train_search(bench, search)
                 thinking = time.perf_counter() - start - sum(bench.seconds.values())
