@@ -40,7 +40,6 @@ from abps.policies.linear import LinearTanh
 from abps.policies.mlp import Mlp
 from abps.policies.policy import Policy, PolicySpace
 from abps.rollouts.episode import run_episode
-from abps.search.local import LocalSearch
 from abps.search.registry import search_config
 from abps.seeding import generator, integer_seed
 from abps.settings import replace
@@ -65,7 +64,7 @@ MOVE = 0.2
 """Length of the moves that gradients by simulation are made of, in the chart."""
 
 
-def train_abs(bench: Bench, policy_class: PolicyClass) -> LocalSearch:
+def train_abs(bench: Bench, policy_class: PolicyClass) -> Any:
     """ABS with its default settings until the last mark."""
     config = replace(search_config("abs", bench.task.spec.name), policy=policy_class)
     search = config.make(bench.task.spec, seed=bench.seed, name="abs")

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from plain_policy import ByContract
 
 from abps.data.visits import Visits
 from abps.errors import ConfigError
 from abps.model.chart import ActionMetric, Identity
 from abps.normaliser import Normaliser
-from abps.policies import PolicyClass, PolicySpace
+from abps.policies import PolicySpace
 from abps.policies.base import PriorMetric
 from abps.policies.features import Fourier
 from abps.policies.linear import ClippedLinear, LinearTanh
@@ -157,16 +158,6 @@ def test_the_identity_needs_no_states_and_the_metric_says_that_it_does():
 # ---- features and networks -------------------------------------------------------------------------------------------
 
 
-class Plain(PolicyClass):
-    """A class without `PriorMetric`: the ridge is then the metric of the initial policy."""
-
-    def __init__(self, inner):
-        self.initial, self.actions, self.pullback = inner.initial, inner.actions, inner.pullback
-        self.metric, self.to_arrays, self.from_arrays = inner.metric, inner.to_arrays, inner.from_arrays
-
-    initial = actions = pullback = metric = to_arrays = from_arrays = None  # type: ignore[assignment]
-
-
 @pytest.mark.parametrize(
     "policy_class",
     [Fourier(features=40), Mlp(hidden=(16,)), Mlp(hidden=(8, 8)), Mlp(output_only=True)],
@@ -179,7 +170,7 @@ def test_moves_change_the_actions_by_their_length_and_stay_tame(policy_class):
     states = rng.standard_normal((400, 3))
     moves = rng.standard_normal((30, policy_class.initial(SPEC).size))
     changes, sizes = [], []
-    for kind in (policy_class, Plain(policy_class)):
+    for kind in (policy_class, ByContract(policy_class)):
         assert isinstance(kind, PriorMetric) == (kind is policy_class)
         centre = PolicySpace(kind, SPEC).policy(policy_class.initial(SPEC), Normaliser.empty(3))
         visits = Visits(states, centre.actions(states), np.ones(400))

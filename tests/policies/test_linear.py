@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_policy import ByContract
 
 from abps.errors import ShapeError
 from abps.normaliser import Normaliser
@@ -151,15 +152,10 @@ def test_controller_and_policy_act_as_the_class_says(policy_class):
 
 
 def test_a_class_without_a_fast_controller_acts_through_the_batch():
-    class Slow(PolicyClass):
-        """`LinearTanh` by the contract alone."""
-
-        initial, actions = LinearTanh().initial, LinearTanh().actions
-        pullback, metric = LinearTanh().pullback, LinearTanh().metric
-        to_arrays, from_arrays = LinearTanh().to_arrays, LinearTanh().from_arrays
-
     _, _, parameters, observations, normaliser = draw(6, LinearTanh())
-    slow, fast = (Policy(PolicySpace(kind, SPEC), parameters, normaliser) for kind in (Slow(), LinearTanh()))
+    slow, fast = (
+        Policy(PolicySpace(kind, SPEC), parameters, normaliser) for kind in (ByContract(LinearTanh()), LinearTanh())
+    )
     assert not isinstance(slow.space.policy_class, FastControl)
     for observation in observations:
         np.testing.assert_allclose(slow(observation), fast(observation), rtol=1e-11, atol=1e-11)
