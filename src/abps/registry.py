@@ -43,6 +43,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "policy": {
         "linear-tanh": "abps.policies.linear:LinearTanh",
         "clipped-linear": "abps.policies.linear:ClippedLinear",
+        "fourier": "abps.policies.features:Fourier",
+        "radial": "abps.policies.features:Radial",
+        "mlp": "abps.policies.mlp:Mlp",
     },
     "observations": {
         "raw": "abps.policies.observations:RawObservations",

@@ -31,9 +31,11 @@ from abps.model.kernel import FastKernel, Hyper, Kernel
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.normaliser import Normaliser
-from abps.policies.base import FastControl, PolicyClass
+from abps.policies.base import FastControl, Layered, PolicyClass, PriorMetric, ScaledInputs
+from abps.policies.layers import SQUASHES, forward
 from abps.policies.linear import ClippedLinear
-from abps.policies.policy import RESERVED, PolicySpace, load_policy
+from abps.policies.path import ParameterPath
+from abps.policies.policy import PolicySpace, is_reserved, load_policy
 from abps.registry import check_part
 from abps.rollouts.episode import attempt_episode
 from abps.run.checkpoint import reloaded
@@ -178,6 +180,31 @@ def check_policy_class(policy_class: PolicyClass, spec: TaskSpec = SPEC) -> None
     )
     _close(_dense(policy_class.metric(spec, theta, inputs, weights), d, name), expected / a, f"{name}.metric")
     _check_policy_files(space, theta, name)
+    _check_policy_offers(space, theta, inputs, weights, name)
+
+
+def _check_policy_offers(space: PolicySpace, theta: Array, inputs: Array, weights: Array, name: str) -> None:
+    """What a policy class may offer beside the contract."""
+    policy_class, spec, start = space.policy_class, space.spec, space.initial()
+    if isinstance(policy_class, Layered):
+        layers = policy_class.layers(spec, theta)
+        own = SQUASHES[layers.squash].actions(spec, forward(layers.layers, inputs)[-1])
+        _close(own, policy_class.actions(spec, theta, inputs), f"{name}.layers must act as `actions` does", 1e-9)
+        ends = (policy_class.layers(spec, end).layers for end in (start, theta))
+        for middle, *pair in zip(policy_class.layers(spec, 0.5 * (start + theta)).layers, *ends, strict=True):
+            for part in ("weights", "bias"):
+                between = 0.5 * (getattr(pair[0], part) + getattr(pair[1], part))
+                _close(getattr(middle, part), between, f"{name}.layers must be affine in the parameters", 1e-9)
+    if isinstance(policy_class, PriorMetric):
+        prior = _dense(policy_class.prior_metric(spec, inputs, weights), theta.size, name)
+        least = float(np.linalg.eigvalsh(prior)[0])
+        _expect(least > 0.0, f"{name}.prior_metric must be positive definite; an eigenvalue is {least:.2g}")
+        blocks = policy_class.metric(spec, theta, inputs, weights)
+        same = policy_class.prior_metric(spec, inputs, weights).shape == blocks.shape
+        _expect(same, f"{name}.prior_metric must have the blocks of `metric`")
+    if isinstance(policy_class, ScaledInputs) and policy_class.standardise:
+        first, other = (policy_class.actions(spec, start, given) for given in (inputs, 1.0 - 3.0 * inputs))
+        _close(first, other, f"{name}: with `standardise` the initial policy must act alike under every normaliser")
 
 
 def _dense(blocks: Array, d: int, name: str) -> Array:
@@ -195,7 +222,7 @@ def _dense(blocks: Array, d: int, name: str) -> Array:
 def _check_policy_files(space: PolicySpace, theta: Array, name: str) -> None:
     spec, policy_class = space.spec, space.policy_class
     arrays = policy_class.to_arrays(spec, theta)
-    taken = RESERVED.intersection(arrays)
+    taken = [name for name in arrays if is_reserved(name)]
     _expect(not taken, f"{name}.to_arrays uses the reserved names {', '.join(sorted(taken))}")
     again = policy_class.from_arrays(spec, arrays)
     _expect(np.array_equal(again, theta), f"{name}.from_arrays must give back what to_arrays was given, bit for bit")
@@ -214,9 +241,15 @@ def _check_policy_files(space: PolicySpace, theta: Array, name: str) -> None:
         moved = space.policy(space.remapped(theta, normaliser, wider), wider)
         what = f"{name}: the array `weights` must multiply the inputs, as re-mapping takes it; call it something else"
         _close(moved.actions(observations), policy.actions(observations), what, 1e-8)
-    if isinstance(policy_class, FastControl):
+    if isinstance(policy_class, FastControl | Layered):
         one = np.stack([policy.act(observation) for observation in observations])
-        _close(one, policy.actions(observations), f"{name}.controller must act as `actions` does", 1e-9)
+        _close(one, policy.actions(observations), f"{name}: its controller must act as `actions` does", 1e-9)
+    path = ParameterPath(np.stack([theta, space.initial(), 0.5 * theta]), 2)
+    act = space.policy(theta, normaliser, path).start()
+    for step in range(6):
+        row = observations[step % 4]
+        expected = space.actions(path.at(step), row[None], normaliser)[0]
+        _close(act(row), expected, f"{name}: a policy that moves must act as its parameters at each step do", 1e-9)
 
 
 def check_criterion(criterion: Criterion) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.errors import ConfigError
-from abps.export.form import LinearPolicyArrays, literal, safe_text
+from abps.export.form import PolicyArrays, literal, moves, safe_text
 from abps.export.numpy_policy import through_program
+from abps.policies.layers import Layer
 
 __all__ = ["act_c", "compiler", "write_c"]
 
@@ -93,13 +94,7 @@ int main(void) {{
 """
 
 ACT = """void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]) {{
-    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
-        double latent = bias[i];
-        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
-            latent += weights[i][j] * ((observation[j] - observation_mean[j]) / observation_std[j]);
-        }}
-{squash}
-    }}
+{layers}
 }}"""
 
 STEP = """void abps_policy_start(abps_policy_state *state) {{
@@ -111,38 +106,46 @@ void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OB
                       double action[ABPS_ACTION_SIZE]) {{
     const long before = state->knot, after = before + 1 < KNOTS ? before + 1 : before;
     const double share = (double)state->step / KNOT_INTERVAL;
-    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
-        double latent = (1.0 - share) * bias[before][i] + share * bias[after][i];
-        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
-            const double weight = (1.0 - share) * weights[before][i][j] + share * weights[after][i][j];
-            latent += weight * ((observation[j] - observation_mean[j]) / observation_std[j]);
-        }}
-{squash}
-    }}
+{layers}
     if (after > before && ++state->step == KNOT_INTERVAL) {{ /* After the last knot nothing moves. */
         state->knot = after;
         state->step = 0;
     }}
 }}"""
 
+NORMALISE = """    double values_0[ABPS_OBSERVATION_SIZE];
+    for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {
+        values_0[j] = (observation[j] - observation_mean[j]) / observation_std[j];
+    }"""
+
+LAYER = """{declared}    for (int i = 0; i < {rows}; i++) {{
+        double sum = {bias};
+        for (int j = 0; j < {columns}; j++) {{
+            sum += {weight} * values_{before}[j];
+        }}
+{output}
+    }}"""
+
+FUNCTION = {"tanh": "tanh(sum)", "sin": "sin(sum)", "exp": "exp(sum)", "square": "sum * sum", "identity": "sum"}
+
 SQUASH = {
-    "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(latent);",
-    "clip": """        latent += action_centre[i];
-        action[i] = latent < action_low[i] ? action_low[i] : (latent > action_high[i] ? action_high[i] : latent);""",
+    "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(sum);",
+    "clip": """        sum += action_centre[i];
+        action[i] = sum < action_low[i] ? action_low[i] : (sum > action_high[i] ? action_high[i] : sum);""",
 }
 
 
-def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
+def write_c(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.h` and `policy.c`; return the files."""
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]
     bounds = [f"static const double action_{n}[ABPS_ACTION_SIZE] = {{{_numbers(getattr(form, n))}}};" for n in used]
     sizes = {"task": safe_text(form.task).replace("?", "_"), "s": form.mean.size, "a": form.low.size}
-    moving = form.path is not None
+    moving = form.knots > 0
     header.write_text(HEADER.format(**sizes, functions=STEP_HEADER if moving else ACT_HEADER), encoding="utf-8")
     text = SOURCE.format(
         **sizes, parameters=_parameters(form), mean=_numbers(form.mean), std=_numbers(form.std),
-        bounds="\n".join(bounds), functions=(STEP if moving else ACT).format(squash=SQUASH[form.squash]),
+        bounds="\n".join(bounds), functions=(STEP if moving else ACT).format(layers=_layers(form)),
         begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if moving else "",
         call="abps_policy_step(&state, observation, action)" if moving else "abps_policy_act(observation, action)",
     )  # fmt: skip
@@ -150,21 +153,50 @@ def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     return [header, source]
 
 
-def _parameters(form: LinearPolicyArrays) -> str:
-    """The weights and the bias, or those of all knots."""
-    sizes = "[ABPS_ACTION_SIZE][ABPS_OBSERVATION_SIZE]"
-    if form.path is None:
-        return (
-            f"static const double weights{sizes} = {{\n{_rows(form.weights)}\n}};\n"
-            f"static const double bias[ABPS_ACTION_SIZE] = {{{_numbers(form.bias)}}};"
-        )
-    knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in form.path.weights)
-    return (
-        f"#define KNOTS {len(form.path.weights)}\n"
-        f"#define KNOT_INTERVAL {int(form.path.interval)} /* steps between two knots */\n\n"
-        f"static const double weights[KNOTS]{sizes} = {{\n{knots}\n}};\n"
-        f"static const double bias[KNOTS][ABPS_ACTION_SIZE] = {{\n{_rows(form.path.bias)}\n}};"
-    )
+def _layers(form: PolicyArrays) -> str:
+    """The statements from the observation to the action."""
+    blocks, last = [NORMALISE], len(form.layers)
+    for number, layer in enumerate(form.layers, 1):
+        rows, columns = layer.weights.shape[-2:]
+        output = SQUASH[form.squash]
+        if number < last:
+            value = FUNCTION[layer.function]
+            if layer.plain and layer.function != "identity":
+                value = f"i < {rows - layer.plain} ? {value} : sum"
+            output = f"        values_{number}[i] = {value};"
+        blocks.append(
+            LAYER.format(
+                declared="" if number == last else f"    double values_{number}[{rows}];\n", before=number - 1,
+                rows=rows, columns=columns, output=output, bias=_entry(f"bias_{number}", "[i]", layer),
+                weight=_entry(f"weights_{number}", "[i][j]", layer),
+            )
+        )  # fmt: skip
+    return "\n".join(blocks)
+
+
+def _entry(name: str, place: str, layer: Layer) -> str:
+    """One number of a layer, between two knots where it moves."""
+    if not moves(layer):
+        return f"{name}{place}"
+    return f"((1.0 - share) * {name}[before]{place} + share * {name}[after]{place})"
+
+
+def _parameters(form: PolicyArrays) -> str:
+    """Weights and bias of every layer, of all knots where they move."""
+    lines: list[str] = []
+    if form.knots:
+        lines.append(f"#define KNOTS {form.knots}")
+        lines.append(f"#define KNOT_INTERVAL {int(form.interval)} /* steps between two knots */\n")
+    for number, layer in enumerate(form.layers, 1):
+        rows, columns = layer.weights.shape[-2:]
+        if moves(layer):
+            knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in layer.weights)
+            lines.append(f"static const double weights_{number}[KNOTS][{rows}][{columns}] = {{\n{knots}\n}};")
+            lines.append(f"static const double bias_{number}[KNOTS][{rows}] = {{\n{_rows(layer.bias)}\n}};")
+        else:
+            lines.append(f"static const double weights_{number}[{rows}][{columns}] = {{\n{_rows(layer.weights)}\n}};")
+            lines.append(f"static const double bias_{number}[{rows}] = {{{_numbers(layer.bias)}}};")
+    return "\n".join(lines)
 
 
 def _rows(matrix: Array, indent: int = 4) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from abps.arrays import Array
-from abps.export.form import LinearPolicyArrays, literal, safe_text
+from abps.export.form import PolicyArrays, literal, moves, safe_text
+from abps.policies.layers import Layer
 
 __all__ = ["act_numpy", "write_numpy"]
 
@@ -50,7 +51,8 @@ def act(observation):
     observation = np.asarray(observation, dtype=np.float64)
     if observation.shape[-1:] != OBSERVATION_MEAN.shape:
         raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
-    latent = (observation - OBSERVATION_MEAN) / OBSERVATION_STD @ WEIGHTS.T + BIAS
+    values = (observation - OBSERVATION_MEAN) / OBSERVATION_STD
+{layers}
     return {squash}
 
 
@@ -63,7 +65,7 @@ START = '''
 
 def start():
     """Return the controller of one episode: a function from an observation to an action that counts its calls."""
-    step, last = 0, len(KNOT_WEIGHTS) - 1
+    step, last = 0, {knots} - 1
 
     def act(observation):
         nonlocal step
@@ -73,9 +75,8 @@ def start():
         before, share = min(step // KNOT_INTERVAL, last), step % KNOT_INTERVAL / KNOT_INTERVAL
         after = min(before + 1, last)
         step += 1
-        weights = (1.0 - share) * KNOT_WEIGHTS[before] + share * KNOT_WEIGHTS[after]
-        bias = (1.0 - share) * KNOT_BIAS[before] + share * KNOT_BIAS[after]
-        latent = weights @ ((observation - OBSERVATION_MEAN) / OBSERVATION_STD) + bias
+        values = (observation - OBSERVATION_MEAN) / OBSERVATION_STD
+{layers}
         return {squash}
 
     return act
@@ -92,33 +93,51 @@ if __name__ == "__main__":
 """
 
 SQUASH = {
-    "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(latent)",
-    "clip": "np.clip(ACTION_CENTRE + latent, ACTION_LOW, ACTION_HIGH)",
+    "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(values)",
+    "clip": "np.clip(ACTION_CENTRE + values, ACTION_LOW, ACTION_HIGH)",
 }
 
 
-def write_numpy(form: LinearPolicyArrays, directory: Path) -> list[Path]:
+def write_numpy(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
-    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size}
-    usage, body = (AT_REST, ACT) if form.path is None else (ALONG_A_PATH, START)
+    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size, "knots": form.knots}
+    usage, body, indent = (ALONG_A_PATH, START, 8) if form.knots else (AT_REST, ACT, 4)
     text = HEAD.format(
         **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
         mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
-    path.write_text(text + body.format(**sizes, squash=SQUASH[form.squash]) + MAIN, encoding="utf-8")
+    lines = [" " * indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
+    text += body.format(**sizes, layers="\n".join(lines), squash=SQUASH[form.squash])
+    path.write_text(text + MAIN, encoding="utf-8")
     return [path]
 
 
-def _parameters(form: LinearPolicyArrays) -> str:
-    """The weights and the bias, or those of all knots."""
-    if form.path is None:
-        return f"WEIGHTS = np.array([\n{_rows(form.weights)}\n])\nBIAS = np.array([{_numbers(form.bias)}])"
-    knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in form.path.weights)
-    lines = [
-        f"KNOT_WEIGHTS = np.array([\n{knots}\n])",
-        f"KNOT_BIAS = np.array([\n{_rows(form.path.bias)}\n])",
-        f"KNOT_INTERVAL = {int(form.path.interval)}  # steps between two knots; after the last one nothing moves",
-    ]
+def _layer(number: int, layer: Layer) -> list[str]:
+    """The lines that take `values` through a layer."""
+    weights, bias = f"WEIGHTS_{number}", f"BIAS_{number}"
+    if moves(layer):
+        weights, bias = (f"((1.0 - share) * {name}[before] + share * {name}[after])" for name in (weights, bias))
+    lines = [f"values = values @ {weights}.T + {bias}"]
+    if layer.function != "identity":
+        part = f"values[..., :{layer.bias.shape[-1] - layer.plain}]"
+        lines.append(f"{part} = np.{layer.function}({part})")
+    return lines
+
+
+def _parameters(form: PolicyArrays) -> str:
+    """Weights and bias of every layer, of all knots where they move."""
+    lines: list[str] = []
+    for number, layer in enumerate(form.layers, 1):
+        if moves(layer):
+            knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in layer.weights)
+            lines.append(f"WEIGHTS_{number} = np.array([\n{knots}\n])  # of every knot")
+            lines.append(f"BIAS_{number} = np.array([\n{_rows(layer.bias)}\n])")
+        else:
+            lines.append(f"WEIGHTS_{number} = np.array([\n{_rows(layer.weights)}\n])")
+            lines.append(f"BIAS_{number} = np.array([{_numbers(layer.bias)}])")
+    if form.knots:
+        interval = int(form.interval)
+        lines.append(f"KNOT_INTERVAL = {interval}  # steps between two knots; after the last one nothing moves")
     return "\n".join(lines)
 
 

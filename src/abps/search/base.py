@@ -24,7 +24,7 @@ from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies.base import PolicyClass
+from abps.policies.base import PolicyClass, ScaledInputs
 from abps.policies.observations import Observations
 from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
@@ -303,6 +303,7 @@ class Search(ABC, Generic[ConfigT]):
             return None
         stage = [self._answers[item.id] for item in self._open]
         metrics = self._learn(stage)
+        self._standardise(stage)
         self._open, self._answers = [], {}
         if metrics is None:
             return None
@@ -488,6 +489,16 @@ class Search(ABC, Generic[ConfigT]):
             value = float(np.mean([trajectory.total() for trajectory in worked]))
             if value > progress.best.value:
                 progress.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
+
+    def _standardise(self, stage: list[Answer]) -> None:
+        """Give a policy class that asks for it inputs of size one, from the first episodes on; see `ScaledInputs`."""
+        policy_class, episodes = self.config.policy, [item for answer in stage for item in answer.trajectories]
+        if self.normaliser.count or not episodes:
+            return
+        if isinstance(policy_class, ScaledInputs) and policy_class.standardise:
+            observations = np.concatenate([trajectory.observations[:-1] for trajectory in episodes])
+            self.progress.normaliser = self.normaliser.add(observations).with_scales()
+            self.cache = type(self.cache)()  # What was computed before is of other inputs.
 
     def _complete_iteration(self, metrics: Metrics) -> Metrics:
         progress = self.progress
