@@ -66,6 +66,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "constant": "abps.model.prior:ConstantPrior",
         "advantage": "abps.model.prior:AdvantagePrior",
         "ascent": "abps.model.ascent_prior:AscentPrior",
+        "model-based": "abps.model.model_prior:ModelBasedPrior",
     },
     "aggregation": {
         "softmax": "abps.model.aggregation:Softmax",

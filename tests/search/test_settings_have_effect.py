@@ -18,6 +18,7 @@ from abps.critics.lstd_config import Lstd, Quadratic, Relu
 from abps.errors import AbpsError
 from abps.model.aggregation import Marginal
 from abps.model.chart import ActionMetric
+from abps.model.model_prior import ModelBasedPrior
 from abps.policies.observations import RunningNormaliser
 from abps.search.base import SearchConfig
 from abps.search.plan import CentreThenProbes
@@ -65,6 +66,11 @@ def compositions() -> dict[str, SearchConfig]:
         "relu": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Relu(size=16)))),
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
+        "model": replace(
+            fast,
+            prior=ModelBasedPrior(per_feature=2, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
+            plan=replace(fast.plan, first_paths=3, window=8),
+        ),
         "ars": search_config("ars", "x", "cpu"),
     }
 
@@ -160,6 +166,7 @@ def test_every_part_of_the_package_is_looked_at() -> None:
         "AdvantagePrior",
         "ConstantPrior",
         "EpisodicLstd",
+        "ModelBasedPrior",
         "Lstd",
         "Split",
     ):

@@ -5,6 +5,7 @@
 Shapes: n points, d parameters, k critics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -49,6 +50,8 @@ class PriorMean(NamedTuple):
     """A constant is fitted in ± this and added; None: no constant."""
     feature_scale: tuple[float, float] = (1e-4, 3.0)
     """Bounds of σ_β, when there are features."""
+    features_at: Callable[[Array], Array] | None = None
+    """Features at any points (m, d) of the chart → (m, k), when they are known there; None: to first order."""
 
     def slope(self) -> Array:
         """∇m(θ) (d,) with features at their prior weights: what is believed of the gradient beforehand."""
@@ -211,7 +214,8 @@ class Model:
 
     def better(self, points: Array) -> tuple[Array, Array]:
         """Posterior means of J at points (m, d) of the chart, and the probabilities that each is better than θ (m,)."""
-        mean, covariance = self.posterior.joint(np.vstack([points, self.neighbourhood.theta]))
+        both, known = np.vstack([points, self.neighbourhood.theta]), self.prior.features_at
+        mean, covariance = self.posterior.joint(both, None if known is None else known(both))
         variance = np.diag(covariance) + covariance[-1, -1] - 2.0 * covariance[:, -1]
         spread = np.sqrt(np.maximum(variance, TINY * self.hyper.signal**2))
         return mean[:-1], ndtr((mean - mean[-1]) / spread)[:-1]

@@ -354,10 +354,11 @@ class GradientPosterior:
         scale = self.hyper.feature_scale
         return Weights(prior + scale * mean, scale**2 * factor.inverse())
 
-    def joint(self, points: ArrayLike) -> tuple[Array, Array]:
+    def joint(self, points: ArrayLike, features: Array | None = None) -> tuple[Array, Array]:
         """Posterior mean (m,) and covariance (m, m) of J (without noise) at points (m, d).
 
-        The prior mean function and features are taken to first order around θ.
+        The prior mean function is taken to first order around θ, and so are features unless their values there (m, k)
+        are given.
         """
         points = _matrix(points, "points")
         scaled = points * self.inverse_scale
@@ -367,7 +368,12 @@ class GradientPosterior:
         mean = self.mean_at_theta + self.hyper.mean + (points - self.theta) @ self.mean_gradient
         residual = self._unit_residual
         if self.has_features:
-            values = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+            values = features
+            if values is None:
+                values = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+            else:  # The mean above has them to first order, at their prior weights.
+                first = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+                mean = mean + (values - first) @ np.asarray(self.features.prior)  # type: ignore[union-attr]
             weight, factor, solved = self._unit_weights
             gap = values * (self.hyper.feature_scale / self.hyper.signal) - cross.T @ solved
             residual = residual - self.feature_values @ weight
