@@ -61,6 +61,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "kernel": {
         "squared-exponential": "abps.model.kernel:SquaredExponential",
         "matern-52": "abps.model.kernel:Matern52",
+        "behaviour": "abps.model.behaviour:Behaviour",
     },
     "prior": {
         "constant": "abps.model.prior:ConstantPrior",

@@ -68,7 +68,7 @@ def compositions() -> dict[str, SearchConfig]:
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
         "model": replace(
             fast,
-            prior=ModelBasedPrior(per_feature=2, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
+            prior=ModelBasedPrior(per_feature=5, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
             plan=replace(fast.plan, first_paths=3, window=8),
         ),
         "ars": search_config("ars", "x", "cpu"),
