@@ -124,7 +124,7 @@ class GP:
         middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
         radial, seen = self.embedded(neighbourhood)
         found = fit(
-            np.hstack(seen),
+            seen.together(),
             neighbourhood.returns,
             Bounds(
                 (self.lengthscale_low, self.lengthscale_high),

@@ -100,6 +100,10 @@ class Embedding(NamedTuple):
     beside: Array
     """(n, q): further coordinates, zero with derivative zero at θ."""
 
+    def together(self) -> Array:
+        """(n, d + q); the very array `along` where there is nothing beside it."""
+        return np.hstack([self.along, self.beside]) if self.beside.size else self.along
+
 
 @runtime_checkable
 class OwnDistance(Protocol):

@@ -218,7 +218,7 @@ class GradientPosterior:
 
     def _remainder_matrix(self, whitened: Array) -> Array:
         """The kernel's part of C (n, n) with noise; sets e = κ(|t|²) (n,), w(|t|²) (n,) and ½|t|² (n,)."""
-        both, beside = np.hstack([whitened, self.beside]), self.beside
+        beside, both = self.beside, Embedding(whitened, self.beside).together()
         self.half_squares = half = 0.5 * np.einsum("ij,ij->i", both, both)
         squares = lambda: squared_distances(both)  # noqa: E731
         matrix = remainder(self.kernel, both @ both.T, half[:, None], half, squares).value
@@ -341,7 +341,7 @@ class GradientPosterior:
     @cached_property
     def _gram(self) -> Factor:
         """Cholesky of the Gram matrix with noise, without features (unit signal)."""
-        matrix = self.kernel.profile(squared_distances(np.hstack([self.whitened, self.beside]))).value
+        matrix = self.kernel.profile(squared_distances(Embedding(self.whitened, self.beside).together())).value
         matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
         return cholesky(matrix)
 
@@ -376,8 +376,8 @@ class GradientPosterior:
         """
         points = _matrix(points, "points")
         along, beside = embedded or Embedding(points, np.zeros((len(points), self.beside.shape[1])))
-        scaled = np.hstack([along * self.inverse_scale, beside / self.scale[0]])
-        measured = np.hstack([self.points * self.inverse_scale, self.beside])
+        scaled = Embedding(along * self.inverse_scale, beside / self.scale[0]).together()
+        measured = Embedding(self.points * self.inverse_scale, self.beside).together()
         cross = self.kernel.profile(squared_distances(measured, scaled)).value  # (n, m)
         reduced = self._gram.whiten(cross)
         covariance = self.kernel.profile(squared_distances(scaled)).value - reduced.T @ reduced
