@@ -1,5 +1,7 @@
 """The learned model of a task and what is simulated in it (covers dynamics.py and simulation.py)."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,13 +24,18 @@ EXACT, ROUGH = Capacity(0, 2, 1.0), Capacity(30, 3, 1.0)
 EMPTY, BEST = Normaliser.empty(2), SYSTEM.optimal_gain().ravel()
 
 
+def single(one: Any, two: Any, three: Any, four: Any) -> tuple[Any, Any, Any, Any]:
+    """As a replay stores them."""
+    return one.astype(np.float32), two.astype(np.float32), three.astype(np.float32), four.astype(np.float32)
+
+
 def lqr_data(count: int = 300, noise: float = 0.0) -> Transitions:
     rng = np.random.default_rng(0)
     states, actions = rng.normal(size=(count, 2)), rng.uniform(-1, 1, (count, 1))
     after = states @ SYSTEM.transition.T + actions @ SYSTEM.control.T + noise * rng.normal(size=(count, 2))
     rewards = -np.square(states).sum(1) - 0.3 * np.square(actions).sum(1)
     never = np.zeros(count, dtype=bool)
-    return Transitions(*(x.astype(np.float32) for x in (states, actions, rewards, after)), never, never)
+    return Transitions(*single(states, actions, rewards, after), never, never)
 
 
 def falling_data(count: int = 500) -> Transitions:
@@ -38,7 +45,7 @@ def falling_data(count: int = 500) -> Transitions:
     after = states + 0.2 * np.sin(2 * states[:, ::-1]) + 0.3 * actions
     ended = np.abs(after[:, 0]) > 1.6
     rewards = 1.0 - 0.1 * np.cos(states[:, 1])
-    return Transitions(*(x.astype(np.float32) for x in (states, actions, rewards, after)), ended, ended)
+    return Transitions(*single(states, actions, rewards, after), ended, ended)
 
 
 def model(data: Transitions, capacity: Capacity = ROUGH) -> Dynamics:

@@ -66,7 +66,7 @@ def neighbourhood(count: int = 12, scale: float = 2.0) -> Neighbourhood:
     gains = np.vstack([CENTRE + 0.4 * rng.normal(size=(count - 1, 2)), CENTRE])
     returns = [np.array([episode(gain).total(GAMMA)]) for gain in gains]
     roles = ["probe"] * (count - 1) + ["centre"]
-    entries = [Point(gain, EMPTY, *rest, 0) for gain, *rest in zip(gains, returns, roles, strict=True)]
+    entries = [Point(gain, EMPTY, value, role, 0) for gain, value, role in zip(gains, returns, roles, strict=True)]
     return Neighbourhood(SPACE.policy(CENTRE, EMPTY), tuple(entries), scale, Identity())
 
 
