@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--tasks", default="cart,cartpole,arm,quadrotor")
     parser.add_argument("--searches", default=",".join(VARIANTS))
     parser.add_argument("--seeds", default="300-304")
-    parser.add_argument("--marks", default="30,60,100")
+    parser.add_argument("--marks", default="30,60")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     with threadpool_limits(1):
