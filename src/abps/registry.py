@@ -68,11 +68,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "kernel": {
         "squared-exponential": "abps.model.kernel:SquaredExponential",
         "matern-52": "abps.model.kernel:Matern52",
+        "behaviour": "abps.model.behaviour:Behaviour",
     },
     "prior": {
         "constant": "abps.model.prior:ConstantPrior",
         "advantage": "abps.model.prior:AdvantagePrior",
         "ascent": "abps.model.ascent_prior:AscentPrior",
+        "model-based": "abps.model.model_prior:ModelBasedPrior",
     },
     "aggregation": {
         "softmax": "abps.model.aggregation:Softmax",

@@ -18,6 +18,7 @@ from abps.critics.lstd_config import Lstd, Quadratic, Relu
 from abps.errors import AbpsError
 from abps.model.aggregation import Marginal
 from abps.model.chart import ActionMetric
+from abps.model.model_prior import ModelBasedPrior
 from abps.policies.observations import RunningNormaliser
 from abps.search.base import SearchConfig
 from abps.search.plan import CentreThenProbes
@@ -74,6 +75,11 @@ def compositions() -> dict[str, SearchConfig]:
         "relu": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Relu(size=16)))),
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
+        "model": replace(
+            fast,
+            prior=ModelBasedPrior(per_feature=5, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
+            plan=replace(fast.plan, first_paths=3, window=8),
+        ),
         **{name: search_config(name, "x", "cpu") for name in ("ars", "cma", "es", "snes", "pso")},
         "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=1, successes=1, shortest=0.45),
         "crbo": box("crbo", first_points=3, window=6),
@@ -173,6 +179,7 @@ def test_every_part_of_the_package_is_looked_at() -> None:
         "AdvantagePrior",
         "ConstantPrior",
         "EpisodicLstd",
+        "ModelBasedPrior",
         "Lstd",
         "Split",
         "CmaEs",

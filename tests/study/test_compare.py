@@ -90,6 +90,26 @@ def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytes
     assert after[changed[0]].count(b"\n") == 12
 
 
+def test_imported_curves_stand_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = tmp_path / "curves.csv"
+    curves.write_text(f"task,search,seed,episodes,steps,return\n{LQR},td3,0,2,40,-3\n{LQR},td3,0,9,900000,-2\n")
+    assert main(["import", str(curves), "--runs", str(tmp_path / "others"), "--quiet"]) == 0
+    words = command(tmp_path, "--seeds", "0", "--with", str(tmp_path / "others"))
+    assert main([*words, "--with", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert main([*words, "--json"]) == 0
+    rows = {row["label"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["td3 (imported)"]["scores"]["mean"]["max_return"][0] == -3  # What it had after our 8 episodes.
+    assert set(rows) == {"ars", "td3 (imported)"}
+    assert main([*words, "--x", "steps"]) == 0
+    (line,) = [
+        line for line in capsys.readouterr().out.splitlines() if "td3 (imported)" in line and LQR in line.split()[:1]
+    ]
+    ours = load_runs([tmp_path / "runs"])[0].column("steps")[-1]
+    assert line.split()[4:6] == ["2", f"{ours:.0f}"]  # Its episodes by then, and the steps both have.
+
+
 def test_variants_of_a_task_are_apart_in_the_statistics(tmp_path: Path, make_run: Callable[..., Path]) -> None:
     for folder, gamma in (("ars@task.gamma=0.9", 0.9), ("ars@task.gamma=0.99", 0.99)):
         for seed in range(2):

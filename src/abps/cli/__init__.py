@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "run a grid of searches, tasks and seeds, and report",
     "report": "write one HTML file about runs",
     "figure": "draw a figure of the paper from runs",
+    "import": "bring in curves from elsewhere (CSV), to compare with",
     "watch": "look at running work, in the terminal or a browser",
     "failures": "say why episodes of a run failed, with tracebacks",
     "ask": "give the next policy to run on real hardware",

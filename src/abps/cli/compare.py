@@ -27,6 +27,8 @@ from abps.study.grid import (
     parse_names,
     parse_seeds,
 )
+from abps.study.groups import AXES
+from abps.study.records import find_runs, load_runs
 from abps.words import count
 
 __all__ = ["HELP", "configure", "execute"]
@@ -42,6 +44,7 @@ EXAMPLES = """
   abps compare hopper --searches abs --axis abs.prior.aggregation=softmax,mean    a setting as a further axis
   abps compare hopper --searches abs --axis abs.gp.lengthscale_low+abs.gp.lengthscale_high=0.00125:0.025,0.0025:0.05
   abps compare hopper,cheetah --searches abs,mpd --grid paper-table-1                 the paper's grid search
+  abps compare hopper --searches abs,ars --with runs/hopper/td3@imported --x steps    beside imported curves
   abps compare hopper --executor ray --address auto                                   on a Ray cluster
   abps compare hopper --slurm > study.sh && sbatch study.sh                           on a SLURM cluster"""
 
@@ -82,6 +85,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--cell", type=int, metavar="N", help="run one cell of the grid in this process (see --dry-run)")
     output = parser.add_argument_group("output")
     output.add_argument("--dry-run", action="store_true", help="list the cells and how far they are, run nothing")
+    output.add_argument(
+        "--with", action="append", default=[], type=Path, metavar="RUNS", dest="others",
+        help="further runs for table and report, e.g. imported ones (`abps import`); may be repeated",
+    )  # fmt: skip
+    output.add_argument(
+        "--x", choices=tuple(AXES), default="episodes", help="what the table compares at (default: episodes)"
+    )
     output.add_argument("--report", type=Path, metavar="FILE", help="HTML report (default: report.html in --runs)")
     output.add_argument("--no-report", action="store_true", help="write none")
     output.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -98,6 +108,8 @@ def execute(arguments: argparse.Namespace) -> int:
         return _print_slurm(cells, arguments)
     if arguments.cell is not None:
         return _run_one(cells, arguments)
+    if arguments.others:
+        find_runs(arguments.others)  # A wrong path should be known now, not after an hour.
     return _run_all(cells, arguments)
 
 
@@ -224,9 +236,8 @@ def _check_tasks(cells: Sequence[Cell]) -> None:
 
 def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     """Report, and say how it went."""
-    from abps.study.records import load_run
-
-    runs = [load_run(item.cell.path) for item in schedule.states if (item.cell.path / "config.yaml").exists()]
+    ours = [item.cell.path for item in schedule.states if (item.cell.path / "config.yaml").exists()]
+    runs = load_runs([*ours, *arguments.others]) if ours or arguments.others else []
     content: dict[str, Any] = {}
     file = arguments.report or arguments.runs / "report.html"
     if runs and not arguments.no_report:
@@ -245,7 +256,7 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
         for item in failed:
             print(f"failed: {item.cell.path}: {item.message} (see worker.log there)", file=sys.stderr)
         if not arguments.quiet:
-            _print_summary(runs)
+            _print_summary(runs, arguments.x)
             one = len(schedule.states) == 1
             done = f"{schedule.count('done')} of {count(len(schedule.states), 'cell')} {'is' if one else 'are'} done"
             print(f"{done}, {len(failed)} failed, {missing} missing.")
@@ -266,7 +277,7 @@ def _rows(runs: Sequence[Any]) -> list[Any]:
     return payload(runs)["rows"] if runs else []
 
 
-def _print_summary(runs: Sequence[Any]) -> None:
+def _print_summary(runs: Sequence[Any], axis: str) -> None:
     from rich.console import Console
 
     from abps.study.groups import group_runs, summarise
@@ -275,4 +286,5 @@ def _print_summary(runs: Sequence[Any]) -> None:
     if any(run.metrics for run in runs):
         console = Console()
         # In a file there is no width to keep to; a table that is cut off would be of no use there.
-        Console(width=None if console.is_terminal else 160).print(summary_table(summarise(group_runs(runs))))
+        table = summary_table(summarise(group_runs(runs), axis=axis))
+        Console(width=None if console.is_terminal else 160).print(table)

@@ -5,6 +5,7 @@
 Shapes: n points, d parameters, k critics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -15,7 +16,7 @@ from scipy.special import ndtr
 from abps.arrays import Array
 from abps.errors import NumericsError
 from abps.model.fit import FEW, SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
-from abps.model.kernel import Hyper, Kernel, SquaredExponential
+from abps.model.kernel import Embedding, Hyper, Kernel, OwnDistance, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.settings import replace, require, setting
@@ -49,6 +50,8 @@ class PriorMean(NamedTuple):
     """A constant is fitted in ± this and added; None: no constant."""
     feature_scale: tuple[float, float] = (1e-4, 3.0)
     """Bounds of σ_β, when there are features."""
+    features_at: Callable[[Array], Array] | None = None
+    """Features at any points (m, d) of the chart → (m, k), when they are known there; None: to first order."""
 
     def slope(self) -> Array:
         """∇m(θ) (d,) with features at their prior weights: what is believed of the gradient beforehand."""
@@ -105,6 +108,10 @@ class GP:
         require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
         require(self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1")
         require(self.noise_floor > 0, "noise_floor must be positive")
+        require(
+            not isinstance(self.kernel, OwnDistance) or (self.shared_lengthscale and not self.scale_by_dimension),
+            "a kernel with a distance of its own needs shared_lengthscale and no scale_by_dimension",
+        )
 
     def fit(
         self,
@@ -124,10 +131,11 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
-        near = neighbourhood
-        measured = Measurements(near.points, near.returns, near.counts, near.repeats)
-        found = self.fit_hyper(measured, prior, rng, previous, warm=warm)
-        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+        near, (radial, seen) = neighbourhood, self.embedded(neighbourhood)
+        measured = Measurements(seen.together(), near.returns, near.counts, near.repeats)
+        found = self.fit_hyper(measured, prior, rng, previous, warm=warm, kernel=radial)
+        hyper = replace(found.hyper, lengthscales=found.hyper.lengthscales[: seen.along.shape[1]])
+        return Model(self, neighbourhood, prior, hyper, found.log_likelihood, found.fallback)
 
     def fit_hyper(
         self,
@@ -137,8 +145,9 @@ class GP:
         previous: Hyper | None = None,
         *,
         warm: bool = False,
+        kernel: Kernel | None = None,
     ) -> Fit:
-        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`."""
+        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`, and a radial kernel or its own."""
         features, floor = prior.features, self.noise_floor
         noise, least = noise_estimate(measured.repeats, floor), 0.0
         if self.noise == "spread":
@@ -160,7 +169,7 @@ class GP:
             ),
             rng,
             noise=noise,
-            kernel=self.kernel,
+            kernel=kernel or self.kernel,
             shared_lengthscale=self.shared_lengthscale,
             scale_by_dimension=self.scale_by_dimension,
             effort=self._effort(warm and previous is not None),
@@ -171,6 +180,15 @@ class GP:
             feature_prior=0.0 if features is None else features.prior,
             previous=previous,
         )
+
+    def embedded(self, neighbourhood: Neighbourhood, more: Array | None = None) -> tuple[Kernel, Embedding]:
+        """The radial kernel, and where it sees the neighbourhood's points and `more` policies (m, d) after them."""
+        near, kernel = neighbourhood, self.kernel
+        parameters = near.parameters if more is None else np.vstack([near.parameters, more])
+        if isinstance(kernel, OwnDistance):
+            return kernel.radial, kernel.embed(near, parameters)
+        points = near.points if more is None else near.coordinates.to_chart(parameters)
+        return kernel, Embedding(points, np.zeros((len(points), 0)))
 
     def _effort(self, warm: bool) -> Effort:
         if warm and self.refit != "full":
@@ -211,7 +229,8 @@ class Model:
         raises = 0
         while True:
             try:
-                return self._condition(theta, replace(self.hyper, noise=self.hyper.noise * 10.0**raises), self.prior)
+                hyper = replace(self.hyper, noise=self.hyper.noise * 10.0**raises)
+                return self._condition(theta, hyper, self.prior, self._seen)
             except NumericsError:
                 if raises == NOISE_RAISES:
                     raise
@@ -236,11 +255,20 @@ class Model:
         if features is None:
             return self.posterior
         fixed = self.prior._replace(features=Features(features.values, features.gradient, weights))
-        return self._condition(self.neighbourhood.theta, replace(self.posterior.hyper, feature_scale=0.0), fixed)
+        hyper = replace(self.posterior.hyper, feature_scale=0.0)
+        return self._condition(self.neighbourhood.theta, hyper, fixed, self._seen)
 
     def better(self, points: Array) -> tuple[Array, Array]:
         """Posterior means of J at points (m, d) of the chart, and the probabilities that each is better than θ (m,)."""
-        mean, covariance = self.posterior.joint(np.vstack([points, self.neighbourhood.theta]))
+        both, known = np.vstack([points, self.neighbourhood.theta]), self.prior.features_at
+        features, posterior, place = None if known is None else known(both), self.posterior, None
+        if isinstance(self.gp.kernel, OwnDistance):
+            near, n = self.neighbourhood, len(self.neighbourhood.points)
+            kernel, seen = self.gp.embedded(near, near.coordinates.to_parameters(both))
+            # Coordinates beside the chart have no axes of their own: measured and asked points share them.
+            measured, place = (Embedding(*(part[rows] for part in seen)) for rows in (slice(n), slice(n, None)))
+            posterior = self._condition(near.theta, posterior.hyper, self.prior, (kernel, measured))
+        mean, covariance = posterior.joint(both, features, place)
         variance = np.diag(covariance) + covariance[-1, -1] - 2.0 * covariance[:, -1]
         spread = np.sqrt(np.maximum(variance, TINY * self.hyper.signal**2))
         return mean[:-1], ndtr((mean - mean[-1]) / spread)[:-1]
@@ -250,10 +278,16 @@ class Model:
         features = self.prior.features
         return self.prior.gradient if features is None else features.gradient @ self.posterior.weights.mean
 
-    def _condition(self, theta: Array, hyper: Hyper, prior: PriorMean) -> GradientPosterior:
-        near = self.neighbourhood
+    @cached_property
+    def _seen(self) -> tuple[Kernel, Embedding]:
+        return self.gp.embedded(self.neighbourhood)
+
+    def _condition(
+        self, theta: Array, hyper: Hyper, prior: PriorMean, seen: tuple[Kernel, Embedding]
+    ) -> GradientPosterior:
+        near, (kernel, (along, beside)) = self.neighbourhood, seen
         return condition(
-            near.points,
+            along,
             near.returns,
             theta,
             hyper,
@@ -262,5 +296,6 @@ class Model:
             mean_gradient=prior.gradient,
             counts=near.counts if self.gp.weigh_repeats else None,
             features=prior.features,
-            kernel=self.gp.kernel,
+            kernel=kernel,
+            beside=beside,
         )

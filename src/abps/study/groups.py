@@ -97,7 +97,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the summary table: a group at the episode count that all groups of its task reached."""
+    """One line of the summary table: a group where all groups of its task have been, in episodes or on another axis."""
 
     task: str
     label: str
@@ -105,14 +105,14 @@ class Row:
     left_out: int
     episodes: float
     steps: float
-    """Median over runs at that episode count."""
     minutes: float
-    """Median over runs of the wall time at that episode count."""
+    """The axis that is compared on has the value that all groups reached; the two others, their median over runs there.
+    """
     scores: Mapping[str, Mapping[str, Estimate]]
     """statistic → quantity → estimate; also "auc_return" and "auc_discounted" of the maximum so far."""
     threshold: float
     reached: Reached
-    """Episodes until the maximum so far (undiscounted) reaches the threshold."""
+    """Episodes (or what the axis counts) until the maximum so far (undiscounted) reaches the threshold."""
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,16 @@ def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
     return float(min(ends)) if ends else math.nan
 
 
-def thresholds(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> dict[str, float]:
+def thresholds(
+    groups: Sequence[Group], given: Mapping[str, float] | None = None, axis: str = "episodes"
+) -> dict[str, float]:
     """A return per task that counts as success: given, or 80 % of the way from the start to the best group's end."""
     found: dict[str, float] = {}
     for task, members in _by_task(groups).items():
-        end = common_end(members)
+        end = common_end(members, axis)
         starts, finals = [], []
         for group in members:
-            curves = [c for c in (points(run, "max_return", "episodes") for run in group.runs) if c[0].size]
+            curves = [c for c in (points(run, "max_return", axis) for run in group.runs) if c[0].size]
             if curves:
                 starts.append(np.mean([y[0] for _, y in curves]))
                 finals.append(np.mean([statistics.on_grid(x, y, [end])[0] for x, y in curves]))
@@ -218,34 +220,36 @@ def summarise(
     groups: Sequence[Group],
     given: Mapping[str, float] | None = None,
     *,
+    axis: str = "episodes",
     repetitions: int = statistics.REPETITIONS,
     recall: Recall = at_once,
 ) -> list[Row]:
-    """One row per group, compared at the episode count that all groups of the task reached.
+    """One row per group, compared at the episode count (or steps, or minutes) that all groups of the task reached.
 
     Args:
         groups: what is compared.
         given: task → return that counts as success.
+        axis: what is counted, a key of `AXES`.
         repetitions: of the bootstrap.
         recall: keeps rows of groups that have not changed.
     """
-    limits = thresholds(groups, given)
+    limits = thresholds(groups, given, axis)
     rows = []
     for task, members in _by_task(groups).items():
-        end = common_end(members)
+        end = common_end(members, axis)
         for group in members:
-            key = ("row", group.runs, len(group.left_out), end, limits[task])
-            rows.append(recall(key, lambda g=group, e=end, t=task: _row(g, e, limits[t], repetitions)))
+            key = ("row", axis, group.runs, len(group.left_out), end, limits[task])
+            rows.append(recall(key, lambda g=group, e=end, t=task: _row(g, axis, e, limits[t], repetitions)))
     return rows
 
 
-def improvements(groups: Sequence[Group], quantity: str = "max_return") -> list[Improvement]:
+def improvements(groups: Sequence[Group], quantity: str = "max_return", axis: str = "episodes") -> list[Improvement]:
     """Every pair of searches that share a task, each pair in both directions."""
     finals: dict[str, dict[str, Array]] = defaultdict(dict)
     for task, members in _by_task(groups).items():
-        end = common_end(members)
+        end = common_end(members, axis)
         for group in members:
-            values = _finals(group, quantity, end)
+            values = _finals(group, quantity, axis, end)
             if values.size:
                 finals[group.label][task] = values
     result = []
@@ -310,6 +314,8 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _label(run: Run, varied: Sequence[str]) -> str:
+    if run.imported:
+        return f"{run.search} (imported)"
     settings = _distinguishing(run)
     if not varied or not settings:
         return run.search
@@ -347,19 +353,19 @@ def _by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return tasks
 
 
-def _finals(group: Group, quantity: str, end: float) -> Array:
-    values = [statistics.on_grid(*points(run, quantity, "episodes"), [end])[0] for run in group.runs]
+def _finals(group: Group, quantity: str, axis: str, end: float) -> Array:
+    values = [statistics.on_grid(*points(run, quantity, axis), [end])[0] for run in group.runs]
     return np.array([value for value in values if np.isfinite(value)])
 
 
-def _row(group: Group, end: float, threshold: float, repetitions: int) -> Row:
-    samples = {quantity: _finals(group, quantity, end) for quantity in QUANTITIES}
+def _row(group: Group, axis: str, end: float, threshold: float, repetitions: int) -> Row:
+    samples = {quantity: _finals(group, quantity, axis, end) for quantity in QUANTITIES}
     for kind in ("return", "discounted"):
-        areas = [statistics.area_under_curve(*points(run, f"max_{kind}", "episodes"), end=end) for run in group.runs]
+        areas = [statistics.area_under_curve(*points(run, f"max_{kind}", axis), end=end) for run in group.runs]
         samples[f"auc_{kind}"] = np.array([area for area in areas if np.isfinite(area)])
     firsts = []
     for run in group.runs:
-        x, y = points(run, "max_return", "episodes")
+        x, y = points(run, "max_return", axis)
         first = statistics.first_reached(x, y, threshold)
         firsts.append(first if first <= end else math.inf)
     return Row(
@@ -367,9 +373,7 @@ def _row(group: Group, end: float, threshold: float, repetitions: int) -> Row:
         label=group.label,
         runs=len(group.runs),
         left_out=len(group.left_out),
-        episodes=end,
-        steps=_at_end(group, "steps", end),
-        minutes=_at_end(group, "seconds", end) / 60.0,
+        **{name: end if name == axis else _at_end(group, name, axis, end) for name in AXES},
         scores={name: _estimates(group, samples, name, repetitions) for name in statistics.STATISTICS},
         threshold=threshold,
         reached=statistics.reached(firsts),
@@ -387,10 +391,12 @@ def _estimates(group: Group, samples: Mapping[str, Array], statistic: str, repet
     return estimates
 
 
-def _at_end(group: Group, column: str, end: float) -> float:
+def _at_end(group: Group, other: str, axis: str, end: float) -> float:
+    """Median over runs of one axis where another one is at `end`."""
     values = []
     for run in group.runs:
-        episodes = np.maximum.accumulate(np.nan_to_num(run.column("episodes")))
-        values.append(statistics.on_grid(episodes, run.column(column), [end])[0])
+        x, y = axis_values(run, axis), axis_values(run, other)
+        known = np.isfinite(x)
+        values.append(statistics.on_grid(np.maximum.accumulate(x[known]), y[known], [end])[0])
     finite = [value for value in values if np.isfinite(value)]
     return float(np.median(finite)) if finite else math.nan

@@ -44,6 +44,7 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
     found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
     found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
     found += _mixed(runs, "commit", "note", "runs were made by different commits")
+    found += _imported(runs)
     found += [] if under_way or len(runs) == 1 else _seed_warnings(groups)  # One run is shown without statistics.
     found += [w for group in groups for w in _duplicate_warnings(group)]
     broken = [run for run in runs if run.failed_episodes]
@@ -52,6 +53,16 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
         found.append(Notice("note", f"{count(total, 'episode')} failed and gave no return, in {_names(broken)}"))
     found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
     return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
+
+
+def _imported(runs: Sequence[Run]) -> list[Notice]:
+    imported = [run for run in runs if run.imported]
+    if not imported:
+        return []
+    named = listing(list(dict.fromkeys(f"{run.search} on {run.task}" for run in imported)))
+    text = f"{count(len(imported), 'run')} imported and taken as the file says: {named}"
+    unknown = sum("mujoco" not in run.versions for run in imported)
+    return [Notice("note", text + (f"; the version of MuJoCo is not known for {unknown}" if unknown else ""))]
 
 
 def _mixed(runs: Sequence[Run], key: str, level: str, meaning: str) -> list[Notice]:

@@ -10,7 +10,7 @@ from abps.errors import AbpsError
 from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
 from abps.run.files import read_bounded
 from abps.study.cells import is_locked
-from abps.study.records import finite_number, reason_text
+from abps.study.records import finite_number, is_imported, reason_text
 
 __all__ = ["Follower", "Snapshot", "read_jsonl_from"]
 
@@ -83,7 +83,8 @@ class Follower:
         task, search = self._config.get("task"), self._config.get("search")
         names = self.path.resolve().parts
         label = search.get("name", "?") if isinstance(search, dict) else names[-2]
-        variant = self._config.get("variant")
+        imported = is_imported(self._config)
+        variant = "(imported)" if imported else self._config.get("variant")
         return Snapshot(
             path=self.path,
             task=str(task.get("name", "?")) if isinstance(task, dict) else names[-3],
@@ -91,7 +92,7 @@ class Follower:
             seed=_whole(self._config.get("seed")),
             state=state,
             reason=reason,
-            episodes=self._episodes,
+            episodes=_whole(last.get("episodes")) or 0 if imported else self._episodes,
             budget=self._budget(),
             centre=finite_number(last.get("centre_return")) if self._evaluated is None else self._evaluated,
             best=finite_number(last.get("max_return")),

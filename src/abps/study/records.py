@@ -21,7 +21,7 @@ from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
-__all__ = ["Episodes", "Run", "find_runs", "finite_number", "load_run", "load_runs", "reason_text"]
+__all__ = ["Episodes", "Run", "find_runs", "finite_number", "is_imported", "load_run", "load_runs", "reason_text"]
 
 
 MOVED_ASIDE = re.compile(r"\.old-\d+$")
@@ -116,8 +116,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """task/search/seed-n, the way a run is spoken of."""
-        return f"{self.task}/{self.search}/seed-{self.seed}"
+        """task/search/seed-n, the way a run is spoken of; an imported one says so."""
+        return f"{self.task}/{self.search}/seed-{self.seed}{' (imported)' if self.imported else ''}"
+
+    @property
+    def imported(self) -> bool:
+        """Whether it is a curve from elsewhere (`abps import`)."""
+        return is_imported(self.config)
 
     def has(self, name: str) -> bool:
         """Whether at least one iteration has a number (or list of numbers) under `name`."""
@@ -194,6 +199,11 @@ def load_run(path: Path, config: Mapping[str, Any] | None = None) -> Run:
     status, reason = _status(path)
     task, search, seed = _identity(path, config, notes)
     return Run(path, task, search, seed, status, reason, config, versions, metrics, failed, tuple(notes), episodes)
+
+
+def is_imported(config: Mapping[str, Any]) -> bool:
+    """Whether a run's settings say that it came from a file of curves."""
+    return bool(config.get("imported"))
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
