@@ -42,7 +42,7 @@ __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search
 Metrics = dict[str, Any]
 ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
-ROLES = ("centre", "probe", "path", "direction", "candidate")
+ROLES = ("centre", "probe", "path", "scout", "direction", "candidate")
 
 
 class Proposal(NamedTuple):
