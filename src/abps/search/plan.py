@@ -94,7 +94,7 @@ class PathsAroundCentre(Plan):
     """A few episodes a step: paths around the centre, and one look ahead along the last step (or the centre itself)."""
 
     first_paths: int = setting(6, "path episodes before the first step, one after the other")
-    scouts: int = setting(3, "how many of these only show the scale of the sensors; critics learn from them, too")
+    scouts: int = setting(3, "how many of these, all but one at most, only show the scale of the sensors")
     paths: int = setting(1, "path episodes before every later step", common=True)
     path_size: float = setting(
         0.12, "change of the actions at the knots of a path, in halves of their ranges", common=True
@@ -104,7 +104,7 @@ class PathsAroundCentre(Plan):
 
     def __post_init__(self) -> None:
         require(self.first_paths >= 1 and self.paths >= 1, "first_paths and paths must be at least 1")
-        require(0 <= self.scouts <= self.first_paths, "scouts must be between 0 and first_paths")
+        require(self.scouts >= 0, "scouts must not be negative")
         require(self.path_size > 0 and self.path_steps >= 1, "need path_size > 0 and path_steps >= 1")
         require(self.window >= 2, "window must be at least 2")
 
@@ -115,7 +115,7 @@ class PathsAroundCentre(Plan):
         first = 0 if situation.stage == "centre" else _number_of(situation.stage, "first ")
         if first is not None and first < self.first_paths:
             # One by one: each is laid in the scale of the sensors that those before it showed.
-            name, scout = f"first {first + 1}", first < self.scouts
+            name, scout = f"first {first + 1}", first < min(self.scouts, self.first_paths - 1)
             return Stage(name, paths=1, path_size=self.path_size, path_interval=interval, scout=scout)
         if not situation.stage:
             return Stage(
