@@ -147,7 +147,7 @@ class GP:
         warm: bool = False,
         kernel: Kernel | None = None,
     ) -> Fit:
-        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`, and a radial kernel or its own."""
+        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`, and a radial kernel."""
         features, floor = prior.features, self.noise_floor
         noise, least = noise_estimate(measured.repeats, floor), 0.0
         if self.noise == "spread":
