@@ -15,6 +15,7 @@ __all__ = [
     "BudgetConfig",
     "ConfigError",
     "Failed",
+    "Limits",
     "LocalSearchConfig",
     "Normaliser",
     "NumericsError",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from abps.tasks.catalogue import task_config
     from abps.tasks.config import TaskConfig
     from abps.tasks.gym import Task, make_task
+    from abps.tasks.limits import Limits
     from abps.tasks.spec import TaskSpec
     from abps.trajectory import Failed, Trajectory
 
@@ -71,6 +73,7 @@ _HOMES = {
     "abps.tasks.catalogue": ("task_config",),
     "abps.tasks.config": ("TaskConfig",),
     "abps.tasks.gym": ("Task", "make_task"),
+    "abps.tasks.limits": ("Limits",),
     "abps.tasks.spec": ("TaskSpec",),
     "abps.trajectory": ("Failed", "Trajectory"),
 }

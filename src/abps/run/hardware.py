@@ -118,6 +118,7 @@ def hardware_spec(settings: RunSettings) -> TaskSpec:
         gamma=task.gamma,
         horizon=task.horizon or 1000,
         reward_scale=task.reward_scale,
+        limits=task.limits,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from abps.settings import require, setting
+from abps.tasks.limits import Limits
 
 __all__ = ["HardwareConfig", "TaskConfig"]
 
@@ -26,6 +27,7 @@ class TaskConfig:
     reward_scale: float | None = setting(
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
     )
+    limits: Limits = setting(Limits(), "limits that every search keeps")
 
 
 @dataclass(frozen=True)

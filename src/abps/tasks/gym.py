@@ -142,4 +142,5 @@ def _check(env: "gymnasium.Env[Any, Any]", config: TaskConfig) -> TaskSpec:
         gamma=config.gamma,
         horizon=config.horizon or limit or DEFAULT_HORIZON,
         reward_scale=config.reward_scale,
+        limits=config.limits,
     )
