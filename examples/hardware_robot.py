@@ -24,18 +24,23 @@ def start(policy):
     knots, interval = matrix[None], 1
     if "path_knots" in policy:  # the matrix moves from knot to knot during the episode, and rests at the last
         knots, interval = policy["path_knots"].reshape(-1, *matrix.shape), int(policy["path_interval"])
-    step, last = 0, len(knots) - 1
+    step, last, action = 0, len(knots) - 1, policy.get("action_start")
 
     def act(observation):
-        nonlocal step
+        nonlocal step, action
         before, share = min(step // interval, last), step % interval / interval
         now = (1 - share) * knots[before] + share * knots[min(before + 1, last)]
         step += 1
         seen = (observation - policy["observation_mean"]) / policy["observation_std"]
         wanted = now @ (np.append(seen, 1.0) if "bias" in policy else seen)
         if str(policy["kind"]) == "clipped-linear":
-            return np.clip(middle + wanted, low, high)
-        return middle + half * np.tanh(wanted)
+            wanted = np.clip(middle + wanted, low, high)
+        else:
+            wanted = middle + half * np.tanh(wanted)
+        if "action_rate" in policy:  # a limit of how fast actions may change
+            wanted = np.clip(wanted, action - policy["action_rate"], action + policy["action_rate"])
+        action = wanted
+        return action
 
     return act
 

@@ -1,6 +1,7 @@
 """A policy as C99: one header, one source file, doubles, no memory allocated, nothing but <math.h> needed.
 
-A policy at rest is one function; one that moves along a path has a small state, started anew for every episode.
+A policy at rest is one function; one that moves along a path, or whose rate of the actions is limited, has a small
+state, started anew for every episode.
 """
 
 import shutil
@@ -40,11 +41,11 @@ ACT_HEADER = """/* Write the action for one raw observation (it is normalised he
    `action` stays inside the action bounds for every finite observation. */
 void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);"""
 
-STEP_HEADER = """/* Where an episode stands: the weights of this policy move along a path while the episode runs. */
-typedef struct {
+STEP_HEADER = """/* Where an episode stands: {why}. */
+typedef struct {{
     long knot; /* the last knot that was passed */
-    long step; /* steps since then */
-} abps_policy_state;
+    long step; /* steps since then */{member}
+}} abps_policy_state;
 
 /* Begin an episode. */
 void abps_policy_start(abps_policy_state *state);
@@ -102,9 +103,12 @@ ACT = """void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], d
     }}
 }}"""
 
+MEMBER = """
+    double action[ABPS_ACTION_SIZE]; /* the last one: none differs from it by more than the rate */"""
+
 STEP = """void abps_policy_start(abps_policy_state *state) {{
     state->knot = 0;
-    state->step = 0;
+    state->step = 0;{begin}
 }}
 
 void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OBSERVATION_SIZE],
@@ -117,13 +121,23 @@ void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OB
             const double weight = (1.0 - share) * weights[before][i][j] + share * weights[after][i][j];
             latent += weight * ((observation[j] - observation_mean[j]) / observation_std[j]);
         }}
-{squash}
+{squash}{limit}
     }}
     if (after > before && ++state->step == KNOT_INTERVAL) {{ /* After the last knot nothing moves. */
         state->knot = after;
         state->step = 0;
     }}
 }}"""
+
+BEGIN = """
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {
+        state->action[i] = action_start[i];
+    }"""
+
+LIMIT = """
+        const double least = state->action[i] - action_rate[i], most = state->action[i] + action_rate[i];
+        action[i] = action[i] < least ? least : (action[i] > most ? most : action[i]);
+        state->action[i] = action[i];"""
 
 SQUASH = {
     "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(latent);",
@@ -136,34 +150,52 @@ def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.h` and `policy.c`; return the files."""
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]
+    used += ("rate", "start") if form.rate is not None else ()
     bounds = [f"static const double action_{n}[ABPS_ACTION_SIZE] = {{{_numbers(getattr(form, n))}}};" for n in used]
     sizes = {"task": safe_text(form.task).replace("?", "_"), "s": form.mean.size, "a": form.low.size}
-    moving = form.path is not None
-    header.write_text(HEADER.format(**sizes, functions=STEP_HEADER if moving else ACT_HEADER), encoding="utf-8")
+    state = form.has_state
+    header.write_text(HEADER.format(**sizes, functions=_declarations(form)), encoding="utf-8")
     text = SOURCE.format(
         **sizes, parameters=_parameters(form), mean=_numbers(form.mean), std=_numbers(form.std),
-        bounds="\n".join(bounds), functions=(STEP if moving else ACT).format(squash=SQUASH[form.squash]),
-        begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if moving else "",
-        call="abps_policy_step(&state, observation, action)" if moving else "abps_policy_act(observation, action)",
+        bounds="\n".join(bounds), functions=_functions(form),
+        begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if state else "",
+        call="abps_policy_step(&state, observation, action)" if state else "abps_policy_act(observation, action)",
     )  # fmt: skip
     source.write_text(text, encoding="utf-8")
     return [header, source]
 
 
+def _declarations(form: LinearPolicyArrays) -> str:
+    if not form.has_state:
+        return ACT_HEADER
+    moves = "the weights of this policy move along a path while the episode runs"
+    why = moves if form.path is not None else "the rate of its actions is limited"
+    return STEP_HEADER.format(why=why, member=MEMBER if form.rate is not None else "")
+
+
+def _functions(form: LinearPolicyArrays) -> str:
+    squash = SQUASH[form.squash]
+    if not form.has_state:
+        return ACT.format(squash=squash)
+    limited = form.rate is not None
+    return STEP.format(squash=squash, begin=BEGIN if limited else "", limit=LIMIT if limited else "")
+
+
 def _parameters(form: LinearPolicyArrays) -> str:
     """The weights and the bias, or those of all knots."""
     sizes = "[ABPS_ACTION_SIZE][ABPS_OBSERVATION_SIZE]"
-    if form.path is None:
+    if not form.has_state:
         return (
             f"static const double weights{sizes} = {{\n{_rows(form.weights)}\n}};\n"
             f"static const double bias[ABPS_ACTION_SIZE] = {{{_numbers(form.bias)}}};"
         )
-    knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in form.path.weights)
+    path = form.knots
+    knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in path.weights)
     return (
-        f"#define KNOTS {len(form.path.weights)}\n"
-        f"#define KNOT_INTERVAL {int(form.path.interval)} /* steps between two knots */\n\n"
+        f"#define KNOTS {len(path.weights)}\n"
+        f"#define KNOT_INTERVAL {int(path.interval)} /* steps between two knots */\n\n"
         f"static const double weights[KNOTS]{sizes} = {{\n{knots}\n}};\n"
-        f"static const double bias[KNOTS][ABPS_ACTION_SIZE] = {{\n{_rows(form.path.bias)}\n}};"
+        f"static const double bias[KNOTS][ABPS_ACTION_SIZE] = {{\n{_rows(path.bias)}\n}};"
     )
 
 

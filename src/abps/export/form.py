@@ -3,7 +3,8 @@
 Shapes: s observation size, a action size, m test observations, k knots. Both policy classes of the project have one
 form: z = weights · (observation − mean) / std + bias, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2,
 written centre + half · tanh z) or clipping (centre + z cut off at the bounds). Along a path, weights and bias are
-interpolated linearly between knots. The normaliser is kept apart from the weights: folding 1/std into them is the same
+interpolated linearly between knots. Where the rate of the actions is limited, each is brought within reach of the one
+before. The normaliser is kept apart from the weights: folding 1/std into them is the same
 in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
@@ -60,6 +61,10 @@ class LinearPolicyArrays:
     """(a,); None: zero."""
     path: LinearPath | None = None
     """None: the policy is at rest."""
+    rate: Array | None = None
+    """(a,): the largest change of every action per step; None: no limit."""
+    start: Array | None = None
+    """(a,): the action before the first step, where there is a rate."""
 
     def __post_init__(self) -> None:
         if self.bias is None:
@@ -91,7 +96,19 @@ class LinearPolicyArrays:
             std=policy.normaliser.std,
             low=np.array(spec.action_low),
             high=np.array(spec.action_high),
+            rate=spec.action_rates,
+            start=None if spec.action_rates is None else spec.action_start,
         )
+
+    @property
+    def has_state(self) -> bool:
+        """Whether an action depends on more than the observation: on the step, or on the action before."""
+        return self.path is not None or self.rate is not None
+
+    @property
+    def knots(self) -> LinearPath:
+        """The path; of a policy at rest, one knot."""
+        return self.path or LinearPath(self.weights[None], np.asarray(self.bias)[None], 1)
 
     @property
     def centre(self) -> Array:
@@ -121,7 +138,8 @@ def sample_observations(form: LinearPolicyArrays, count: int = 200) -> Array:
 def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
     """Compare an exported policy with the original on random observations; return the largest difference.
 
-    A policy that moves along a path is compared step by step over one episode, until after its last knot.
+    A policy that moves along a path, or whose rate is limited, is compared step by step over one episode, until after
+    its last knot.
 
     Args:
         policy: the original.
@@ -148,9 +166,9 @@ def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
 
 def _check_observations(form: LinearPolicyArrays) -> Array:
     """Observations to compare on; for a path as many as it has steps, and some more, near and far ones mixed."""
-    if form.path is None:
+    if not form.has_state:
         return sample_observations(form)
-    steps = min(len(form.path.weights) * form.path.interval, LONGEST_CHECK)
+    steps = min(len(form.knots.weights) * form.knots.interval, LONGEST_CHECK)
     observations = sample_observations(form, max(200, steps))
     return generator(0, "export order", form.task).permutation(observations)
 

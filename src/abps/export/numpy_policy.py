@@ -1,4 +1,7 @@
-"""A policy as one Python file that needs numpy and nothing else; along a path, every episode has its own controller."""
+"""A policy as one Python file that needs numpy and nothing else.
+
+Along a path, or with a limited rate of the actions, every episode has its own controller.
+"""
 
 import subprocess
 import sys
@@ -34,7 +37,7 @@ AT_REST = """    from policy import act
 
 As a program it reads one observation per line (numbers separated by spaces) and prints one action per line."""
 
-ALONG_A_PATH = """The weights move along a path during the episode, so that every episode needs a controller of its own:
+WITH_STATE = """{why}, so that every episode needs a controller of its own:
 
     from policy import start
     act = start()                    # at the beginning of an episode
@@ -42,6 +45,8 @@ ALONG_A_PATH = """The weights move along a path during the episode, so that ever
 
 As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
 per line."""
+
+MOVES, LIMITED = "The weights move along a path during the episode", "The actions change by at most ACTION_RATE per step"
 
 ACT = '''
 
@@ -63,10 +68,10 @@ START = '''
 
 def start():
     """Return the controller of one episode: a function from an observation to an action that counts its calls."""
-    step, last = 0, len(KNOT_WEIGHTS) - 1
+    step, last{more_names} = 0, len(KNOT_WEIGHTS) - 1{more_values}
 
     def act(observation):
-        nonlocal step
+        nonlocal step{more_names}
         observation = np.asarray(observation, dtype=np.float64)
         if observation.shape != OBSERVATION_MEAN.shape:
             raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
@@ -76,7 +81,7 @@ def start():
         weights = (1.0 - share) * KNOT_WEIGHTS[before] + share * KNOT_WEIGHTS[after]
         bias = (1.0 - share) * KNOT_BIAS[before] + share * KNOT_BIAS[after]
         latent = weights @ ((observation - OBSERVATION_MEAN) / OBSERVATION_STD) + bias
-        return {squash}
+{finish}
 
     return act
 '''
@@ -91,6 +96,12 @@ if __name__ == "__main__":
         print(*(repr(float(value)) for value in controller(np.array(line.split(), dtype=np.float64))))
 """
 
+FINISH = "        return {squash}"
+
+FINISH_LIMITED = """        wanted = {squash}
+        action = np.minimum(np.maximum(wanted, action - ACTION_RATE), action + ACTION_RATE)
+        return action.copy()"""
+
 SQUASH = {
     "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(latent)",
     "clip": "np.clip(ACTION_CENTRE + latent, ACTION_LOW, ACTION_HIGH)",
@@ -100,25 +111,46 @@ SQUASH = {
 def write_numpy(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
     path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size}
-    usage, body = (AT_REST, ACT) if form.path is None else (ALONG_A_PATH, START)
+    usage = AT_REST.format(**sizes)
+    if form.has_state:
+        usage = WITH_STATE.format(**sizes, why=MOVES if form.path is not None else LIMITED)
     text = HEAD.format(
-        **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
+        **sizes, task=safe_text(form.task), usage=usage, numbers=_parameters(form),
         mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
-    path.write_text(text + body.format(**sizes, squash=SQUASH[form.squash]) + MAIN, encoding="utf-8")
+    path.write_text(text + _body(form) + MAIN, encoding="utf-8")
     return [path]
 
 
+def _body(form: LinearPolicyArrays) -> str:
+    """The functions of the file."""
+    squash, size = SQUASH[form.squash], form.mean.size
+    if not form.has_state:
+        return ACT.format(s=size, squash=squash)
+    limited = form.rate is not None
+    return START.format(
+        s=size,
+        more_names=", action" if limited else "",
+        more_values=", ACTION_START" if limited else "",
+        finish=(FINISH_LIMITED if limited else FINISH).format(squash=squash),
+    )
+
+
 def _parameters(form: LinearPolicyArrays) -> str:
-    """The weights and the bias, or those of all knots."""
-    if form.path is None:
+    """The weights and the bias, or those of all knots; and the limit of the rate."""
+    if not form.has_state:
         return f"WEIGHTS = np.array([\n{_rows(form.weights)}\n])\nBIAS = np.array([{_numbers(form.bias)}])"
-    knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in form.path.weights)
+    knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in form.knots.weights)
     lines = [
         f"KNOT_WEIGHTS = np.array([\n{knots}\n])",
-        f"KNOT_BIAS = np.array([\n{_rows(form.path.bias)}\n])",
-        f"KNOT_INTERVAL = {int(form.path.interval)}  # steps between two knots; after the last one nothing moves",
+        f"KNOT_BIAS = np.array([\n{_rows(form.knots.bias)}\n])",
+        f"KNOT_INTERVAL = {int(form.knots.interval)}  # steps between two knots; after the last one nothing moves",
     ]
+    if form.rate is not None:
+        lines += [
+            f"ACTION_RATE = np.array([{_numbers(form.rate)}])  # largest change of an action per step",
+            f"ACTION_START = np.array([{_numbers(form.start)}])  # the action before the first step",
+        ]
     return "\n".join(lines)
 
 

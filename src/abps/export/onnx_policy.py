@@ -23,11 +23,12 @@ def write_onnx(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.onnx`; return the files.
 
     Raises:
-        ConfigError: the policy moves along a path, or the package onnx is not installed.
+        ConfigError: the policy moves along a path or limits its rate, or the package onnx is not installed.
     """
-    if form.path is not None:
+    if form.has_state:
+        what = "moves along a path" if form.path is not None else "limits the rate of its actions"
         raise ConfigError(
-            "a policy that moves along a path cannot be exported as ONNX, whose graphs know no time; use numpy or c"
+            f"a policy that {what} cannot be exported as ONNX, whose graphs know no time; use numpy or c"
         )
     onnx = _package("onnx")
     path = Path(directory) / FILE
