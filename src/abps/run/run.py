@@ -190,8 +190,11 @@ class Run:
         for name, policy in (("best", best), ("current", self.search.incumbent)):
             buffer = io.BytesIO()
             policy.write(buffer)
-            contents[self.path / "policy" / f"{name}.npz"] = buffer.getvalue()
-        replace_together(contents)
+            file = self.path / "policy" / f"{name}.npz"
+            if not _holds(file, buffer.getvalue()):
+                contents[file] = buffer.getvalue()
+        if contents:
+            replace_together(contents)
 
     @property
     def seconds(self) -> float:
@@ -330,6 +333,13 @@ class Run:
             "search": self.search.state(replay=False),
         }
         save_checkpoint(self.path / "checkpoint", self._told, state)
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Whether a file has this content already; a link, or what cannot be read, has not."""
+    with suppress(OSError):
+        return not file.is_symlink() and file.stat().st_size == len(content) and file.read_bytes() == content
+    return False
 
 
 def _described(query: Query) -> dict[str, Any]:
