@@ -332,7 +332,9 @@ def moved_episode(request):
     rng, act = np.random.default_rng(request.episode), request.policy.start()
     observations = rng.normal(size=(7, 3)).astype(np.float32)
     actions = np.array([act(row) for row in observations[:-1]])
-    return Trajectory.build(observations, actions, actions[:, 0] * observations[:-1, 0], terminated=False, truncated=True)
+    return Trajectory.build(
+        observations, actions, actions[:, 0] * observations[:-1, 0], terminated=False, truncated=True
+    )
 
 
 def test_a_limited_run_told_in_many_sessions_equals_the_one_told_in_one(tmp_path):

@@ -1,4 +1,4 @@
-"""What an operator is told of a robot's run (`run/operator.py`), and how the terminal shows it (`cli/robot_view.py`)."""
+"""What an operator is told of a robot's run (`run/operator.py`), and how a terminal shows it (`cli/robot_view.py`)."""
 
 import json
 import shutil
@@ -174,7 +174,13 @@ def test_abps_watch_shows_the_operator_what_to_do(
     tell(run, 1.0, "it jammed", 2.5)
     assert main(["watch", str(run), "--once"]) == 0
     shown = capsys.readouterr().out
-    for words in ("arm · ars · 3 of 8 episodes", "failed: it jammed", "best: 2.5", "What to do next", f"abps ask {run}"):
+    for words in (
+        "arm · ars · 3 of 8 episodes",
+        "failed: it jammed",
+        "best: 2.5",
+        "What to do next",
+        f"abps ask {run}",
+    ):
         assert words in shown
     assert main(["watch", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["told"] == 3

@@ -107,6 +107,10 @@ class Witness:
                 after = self.actions(query.policy, matrix, states)
                 assert np.max(np.abs(after - before) / half) <= CHANGE * (1 + 1e-6)
 
+    def stages(self, count: int, rng: np.random.Generator, spread: float, fails: float) -> None:
+        for _ in range(count):
+            self.stage(rng, spread, fails)
+
     def stage(self, rng: np.random.Generator, spread: float, fails: float) -> None:
         queries, metrics = self.search.open_queries(), None
         if not self.episodes:  # Before any state is known only the reference itself may run.
@@ -132,8 +136,7 @@ class Witness:
 def test_no_query_leaves_the_limits_whatever_is_told(name: str, seed: int, spread: float, fails: float) -> None:
     rng, search = np.random.default_rng(seed), eager(name)
     witness = Witness(search)
-    for _ in range(6):
-        witness.stage(rng, spread, fails)
+    witness.stages(6, rng, spread, fails)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -142,8 +145,7 @@ def test_the_witness_notices_a_search_without_its_keeper(name: str) -> None:
     search = eager(name, replace(SPEC, limits=Limits()))
     witness, rng = Witness(search), np.random.default_rng(0)
     with pytest.raises(AssertionError):
-        for _ in range(6):
-            witness.stage(rng, 1.0, 0.0)
+        witness.stages(6, rng, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("remap", [False, True])

@@ -28,7 +28,7 @@ HELP = """Write the policy that is to run next on the real system, and say for h
 robot.yaml describes the system:  observations: 4
                                   action_low: [-1.0]
                                   action_high: [1.0]
-                                  horizon: 500   # in steps; name, gamma, reward_scale, limits if you like"""
+                                  horizon: 500   # also name, gamma, reward_scale, limits"""
 
 USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 
@@ -69,9 +69,7 @@ class NewArguments:
     search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own", common=True)
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published", common=True)
     seed: int = setting(0, "everything random derives from it", common=True)
-    initial: Path | None = setting(
-        None, "start from a controller, recorded episodes, a policy or a run", common=True
-    )
+    initial: Path | None = setting(None, "start from a controller, episodes, a policy or a run", common=True)
 
 
 @dataclass(frozen=True)

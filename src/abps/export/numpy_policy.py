@@ -46,7 +46,10 @@ WITH_STATE = """{why}, so that every episode needs a controller of its own:
 As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
 per line."""
 
-MOVES, LIMITED = "The weights move along a path during the episode", "The actions change by at most ACTION_RATE per step"
+MOVES, LIMITED = (
+    "The weights move along a path during the episode",
+    "The actions change by at most ACTION_RATE per step",
+)
 
 ACT = '''
 

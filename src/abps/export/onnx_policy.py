@@ -27,9 +27,7 @@ def write_onnx(form: LinearPolicyArrays, directory: Path) -> list[Path]:
     """
     if form.has_state:
         what = "moves along a path" if form.path is not None else "limits the rate of its actions"
-        raise ConfigError(
-            f"a policy that {what} cannot be exported as ONNX, whose graphs know no time; use numpy or c"
-        )
+        raise ConfigError(f"a policy that {what} cannot be exported as ONNX, whose graphs know no time; use numpy or c")
     onnx = _package("onnx")
     path = Path(directory) / FILE
     model = _model(form, onnx)

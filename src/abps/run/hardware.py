@@ -153,8 +153,8 @@ def extend_hardware_run(path: Path, budget: BudgetConfig) -> None:
         told = len(Journal(path, spec))
         if 0 < budget.episodes <= told:
             raise ConfigError(
-                f"the run has {told} told episodes already, and --episodes counts them all; for 20 more give --episodes "
-                f"{told + 20}"
+                f"the run has {told} told episodes already, and --episodes counts them all; for 20 more give "
+                f"--episodes {told + 20}"
             )
         write_settings(path, replace(settings, budget=budget))
 

@@ -119,9 +119,7 @@ class LimitKeeper:
         share, centre = 0.0, self.reference
         if anchor is not None:
             share = self._share(self._clipped(wanted.parameters), anchor, wanted.normaliser)
-            centre = self._space.policy(
-                self._nearest(wanted.parameters, anchor, wanted.normaliser), wanted.normaliser
-            )
+            centre = self._space.policy(self._nearest(wanted.parameters, anchor, wanted.normaliser), wanted.normaliser)
         memory.centre, memory.centre_normaliser = centre.parameters, centre.normaliser
         return centre, share
 
