@@ -54,7 +54,7 @@ GROUPS: tuple[tuple[str, type[Any], str], ...] = (
         "Runs on real hardware evaluate nothing (`evaluate_every` 0) and save every stage (`checkpoint_stages` on).",
     ),
     ("The task", TaskConfig, ""),
-    ("Limits (`--limits.…`, or `limits:` in `robot.yaml`)", Limits, ""),
+    ("Limits", Limits, "Options `--limits.…`, or the group `limits` in `robot.yaml` (docs/hardware.md)."),
     ("Real hardware (`robot.yaml` of `abps ask --new`)", HardwareConfig, ""),
 )
 

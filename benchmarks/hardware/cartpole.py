@@ -14,7 +14,7 @@ import abps
 from abps.policies.imitation import from_gains
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-from hardware_cartpole import HAND_TUNED, run_episode  # noqa: E402 (it lies in another folder)
+from hardware_cartpole import HAND_TUNED, run_episode
 
 SPEC = abps.TaskSpec("cartpole", 4, 1, (-10.0,), (10.0,), horizon=500)
 

@@ -129,7 +129,7 @@ def test_the_page_says_the_same(
         ("When to stop", BudgetConfig()),
         ("How a run is carried out", RunConfig()),
         ("The task", TaskConfig()),
-        ("Limits (`--limits.…`, or `limits:` in `robot.yaml`)", Limits()),
+        ("Limits", Limits()),
     ],
 )
 def test_the_page_has_the_defaults_of_budget_run_and_task(
