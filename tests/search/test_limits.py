@@ -191,11 +191,11 @@ def test_a_saved_state_goes_on_within_the_same_limits_bit_for_bit(name: str, lab
 
 
 def test_the_share_of_a_step_is_a_metric() -> None:
-    search, rng, shares = eager("ars"), np.random.default_rng(4), []
+    search, rng, shares = eager("ars"), np.random.default_rng(4), list[float]()
     while len(shares) < 2:
         for query in search.open_queries():
             metrics = search.tell(query, told(query, rng, 1.0, 0.0))
-        shares += [] if metrics is None else [metrics["step_limited"]]
+            shares += [] if metrics is None else [metrics["step_limited"]]
     assert all(0.0 < share < 1.0 for share in shares)
 
 

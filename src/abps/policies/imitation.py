@@ -108,7 +108,7 @@ def from_gains(
     """
     spec, policy_class = space.spec, space.policy_class
     gains = _checked(weights, spec.observation_dim, rows=spec.action_dim)
-    constant = _checked([np.zeros(spec.action_dim) if bias is None else bias], spec.action_dim)[0]
+    constant = np.zeros(spec.action_dim) if bias is None else _checked(np.atleast_2d(bias), spec.action_dim)[0]
     normaliser = normaliser or Normaliser.empty(spec.observation_dim)
     grid = _grid(spec, gains)
     wanted = np.clip(grid @ gains.T + constant, spec.action_low, spec.action_high)
@@ -159,7 +159,8 @@ def _solved(space: PolicySpace, inputs: Array, actions: Array, ridge: float) -> 
     design = np.column_stack([scaled, np.ones(len(scaled))]) if bias else scaled
     penalty = np.full(design.shape[1], ridge + 1e-12)
     penalty[scaled.shape[1] :] = 1e-12  # The constant is not shrunk.
-    found = np.linalg.solve(design.T @ design / len(design) + np.diag(penalty), design.T @ latent / len(design)).T
+    moments = design.T @ design / len(design) + np.diag(penalty)
+    found: Array = np.linalg.solve(moments, design.T @ latent / len(design)).T.astype(np.float64)
     arrays = {"weights": found[:, : scaled.shape[1]] / scale}
     if bias:
         arrays["bias"] = found[:, -1]
