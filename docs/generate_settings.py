@@ -22,6 +22,7 @@ from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.settings import Part
 from abps.tasks.catalogue import PAPER_TASKS, task_config
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.limits import Limits
 
 PAGE = Path(__file__).with_name("settings.md")
 
@@ -53,6 +54,7 @@ GROUPS: tuple[tuple[str, type[Any], str], ...] = (
         "Runs on real hardware evaluate nothing (`evaluate_every` 0) and save every stage (`checkpoint_stages` on).",
     ),
     ("The task", TaskConfig, ""),
+    ("Limits", Limits, "Options `--limits.…`, or the group `limits` in `robot.yaml` (docs/hardware.md)."),
     ("Real hardware (`robot.yaml` of `abps ask --new`)", HardwareConfig, ""),
 )
 

@@ -38,6 +38,7 @@ def start(policy):
     clipped = str(policy.get("layer_squash", policy["kind"])) in ("clip", "clipped-linear")
     functions = {"identity": np.array, "tanh": np.tanh, "sin": np.sin, "exp": np.exp, "square": np.square}
     layers, interval, step = layers_of(policy), int(policy.get("path_interval", 1)), 0
+    action, rate = policy.get("action_start"), policy.get("action_rate")  # a limit of how fast actions may change
 
     def now(array, rank):
         """An array between two knots, and at rest at the last; one that does not move has no axis of knots."""
@@ -48,14 +49,16 @@ def start(policy):
         return (1 - share) * array[before] + share * array[min(before + 1, last)]
 
     def act(observation):
-        nonlocal step
+        nonlocal step, action
         values = (observation - policy["observation_mean"]) / policy["observation_std"]
         for weights, bias, function, plain in layers:
             values = now(weights, 2) @ values + now(bias, 1)
             active = len(values) - int(plain)
             values[:active] = functions[str(function)](values[:active])
         step += 1
-        return np.clip(middle + values, low, high) if clipped else middle + half * np.tanh(values)
+        wanted = np.clip(middle + values, low, high) if clipped else middle + half * np.tanh(values)
+        action = wanted if rate is None else np.clip(wanted, action - rate, action + rate)
+        return action
 
     return act
 

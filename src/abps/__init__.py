@@ -17,6 +17,7 @@ __all__ = [
     "ConfigError",
     "Evaluation",
     "Failed",
+    "Limits",
     "LocalSearchConfig",
     "Normaliser",
     "NumericsError",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from abps.tasks.catalogue import task_config
     from abps.tasks.config import TaskConfig
     from abps.tasks.gym import Task, make_task
+    from abps.tasks.limits import Limits
     from abps.tasks.spec import TaskSpec
     from abps.trajectory import Failed, Trajectory
 
@@ -92,6 +94,7 @@ _HOMES = {
     "abps.tasks.catalogue": ("task_config",),
     "abps.tasks.config": ("TaskConfig",),
     "abps.tasks.gym": ("Task", "make_task"),
+    "abps.tasks.limits": ("Limits",),
     "abps.tasks.spec": ("TaskSpec",),
     "abps.trajectory": ("Failed", "Trajectory"),
 }

@@ -60,7 +60,7 @@ def test_every_command_has_help_and_keeps_the_contract(command: str, abps: Call)
         ("unknown_task", ("train", "Pendulumm-v1", "--search", "ars"), 1),
         ("no_run", ("resume", "nowhere"), 1),
         ("resume_cannot_change_the_search", ("resume", "nowhere", "--plan.probes", "3"), 2),
-        ("ask_without_new", ("ask", "run", "--episodes", "3"), 2),
+        ("ask_without_new", ("ask", "run", "--plan.probes", "3"), 2),
         ("discrete_actions", ("train", "CartPole-v1", "--search", "ars"), 1),
     ],
 )

@@ -20,17 +20,25 @@ import numpy as np
 
 from abps.cli.ask import read_robot
 from abps.errors import AbpsError
+from abps.normaliser import Normaliser
 from abps.policies import load_policy
+from abps.policies.linear import LinearTanh
+from abps.policies.policy import PolicySpace
 from abps.run.directory import read_settings, stamp_changes
 from abps.run.loop import train
 from abps.run.run import open_run
 from abps.run.spool import Finished, Spool
+from abps.run.start import prepare_start
 from abps.run.trajectory_files import read_trajectory, write_trajectory_npz
+from abps.search.registry import search_config
+from abps.settings import replace
+from abps.tasks.limits import Limits
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
 SPEC = TaskSpec("tiny", 3, 1, (-1.0,), (1.0,), gamma=0.9, horizon=8)
 ROBOT = b"observations: 3\naction_low: [-1.0]\naction_high: [1.0]\nhorizon: 8\nname: tiny\n"
+LIMITED = ROBOT + b"limits:\n  action_rate: [0.5]\n  action_change: [0.25]\n  weights: 3.0\n"
 RUN_FILES = (
     "journal.jsonl",
     "episodes.bin",
@@ -40,7 +48,15 @@ RUN_FILES = (
     "newest.json",
     "newest.safetensors",
 )
-SINGLE_FILES = ("policy.npz", "trajectory.npz", "trajectory.csv", "robot.yaml", "spool")
+SINGLE_FILES = (
+    "policy.npz",
+    "limited.npz",
+    "controller.npz",
+    "trajectory.npz",
+    "trajectory.csv",
+    "robot.yaml",
+    "spool",
+)
 TARGETS = (*RUN_FILES, *SINGLE_FILES, "resealed checkpoint", "hostile npz")
 
 
@@ -54,9 +70,11 @@ class Fixture:
         self.episodes = len(killing.journal_of(self.run))
         self.files = {
             "policy.npz": (self.run / "policy" / "current.npz").read_bytes(),
+            "limited.npz": _limited(),
+            "controller.npz": _controller(),
             "trajectory.npz": _npz(),
             "trajectory.csv": _csv(),
-            "robot.yaml": ROBOT,
+            "robot.yaml": LIMITED,
             "spool": self._spool(),
         }
 
@@ -76,6 +94,19 @@ def _trajectory() -> Trajectory:
 def _npz() -> bytes:
     buffer = io.BytesIO()
     write_trajectory_npz(cast("Any", buffer), _trajectory(), "3-00ff00ff")
+    return buffer.getvalue()
+
+
+def _limited() -> bytes:
+    """The file of a policy whose rate is limited."""
+    spec, buffer = replace(SPEC, limits=Limits(action_rate=(0.5,))), io.BytesIO()
+    PolicySpace(LinearTanh(bias=True), spec).policy(np.array([0.1, 0.2, -0.3, 0.4]), Normaliser.empty(3)).write(buffer)
+    return buffer.getvalue()
+
+
+def _controller() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, weights=np.array([[0.5, -0.25, 0.0]]), bias=np.array([0.1]))
     return buffer.getvalue()
 
 
@@ -129,7 +160,7 @@ def check_case(fixture: Fixture, target: str, seed: int, scratch: Path) -> str:
         content = damaged(fixture.files[target], rng, fixture.files[rng.choice(SINGLE_FILES)])
         return _load_single(target, content, scratch)
     if target == "hostile npz":
-        return _load_single(rng.choice(("policy.npz", "trajectory.npz")), hostile_npz(rng), scratch)
+        return _load_single(rng.choice(("policy.npz", "trajectory.npz", "controller.npz")), hostile_npz(rng), scratch)
     return _load_run(fixture, target, rng, scratch)
 
 
@@ -142,8 +173,10 @@ def _load_single(target: str, content: bytes, scratch: Path) -> str:
     path.write_bytes(content)
     loaders = {
         "policy.npz": load_policy,
-        "trajectory.npz": lambda file: read_trajectory(file, SPEC),
-        "trajectory.csv": lambda file: read_trajectory(file, SPEC),
+        "limited.npz": lambda file: load_policy(file).start()(np.zeros(3)),
+        "controller.npz": lambda file: prepare_start(file, SPEC, search_config("abs")),
+        "trajectory.npz": lambda file: (prepare_start(file, SPEC, search_config("abs")), read_trajectory(file, SPEC)),
+        "trajectory.csv": lambda file: (prepare_start(file, SPEC, search_config("abs")), read_trajectory(file, SPEC)),
         "robot.yaml": read_robot,
     }
     try:

@@ -133,15 +133,23 @@ def _tiny_population(config: Any, design_std: float, changes: dict[str, Any]) ->
 
 
 def make_run(
-    path: Path, search: str, *, env: str = "TinyEnv", episodes: int = 24, config: Any = None, **run: Any
+    path: Path,
+    search: str,
+    *,
+    env: str = "TinyEnv",
+    episodes: int = 24,
+    config: Any = None,
+    limits: Any = None,
+    **run: Any,
 ) -> Path:
     """Make the directory of a tiny run."""
     from abps.run.config import RunConfig
     from abps.run.directory import RunSettings, create_directory
     from abps.search.budget import BudgetConfig
     from abps.tasks.config import TaskConfig
+    from abps.tasks.limits import Limits
 
-    task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9)
+    task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9, limits=limits or Limits())
     config = tiny_config(search) if config is None else config
     settings = RunSettings(
         task, registered(search), config, BudgetConfig(episodes=episodes), RunConfig(evaluation_episodes=2, **run), 3

@@ -14,14 +14,17 @@ import pytest
 
 from abps.cli import main
 from abps.errors import ConfigError, RunError, ShapeError
+from abps.policies import load_policy
 from abps.run.directory import read_settings
-from abps.run.hardware import create_hardware_run, open_hardware_run
+from abps.run.hardware import create_hardware_run, extend_hardware_run, open_hardware_run
 from abps.run.loop import train
 from abps.run.trajectory_files import read_trajectory
 from abps.search.budget import BudgetConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.registry import search_config
+from abps.settings import replace
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.limits import Limits
 from abps.trajectory import Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -283,3 +286,128 @@ def test_example_with_a_robot_in_another_process(environment, tmp_path):
     source = (ROOT / "examples" / "hardware_robot.py").read_text()
     imports = {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))}
     assert imports == {"sys", "gymnasium", "numpy"}
+
+
+# ---- extended, limited and warm-started runs -----------------------------
+
+
+def test_an_extended_run_equals_the_one_that_had_the_budget_from_the_first(tmp_path):
+    """Bit for bit, although it was finished in the middle of an outer iteration in between."""
+    extended, twin = tmp_path / "extended", tmp_path / "twin"
+    for path, episodes in ((extended, 7), (twin, 11)):
+        budget = BudgetConfig(episodes=episodes)
+        create_hardware_run(path, TASK, HARDWARE, search="ars", config=killing.tiny_config("ars"), budget=budget)
+    tell_all(extended)
+    assert (extended / "DONE").exists()
+    extend_hardware_run(extended, BudgetConfig(episodes=11))
+    tell_all(extended)
+    tell_all(twin)
+    assert killing.differences(killing.comparable(extended), killing.comparable(twin)) == []
+    with pytest.raises(ConfigError, match="for 20 more give --episodes 31"):
+        extend_hardware_run(extended, BudgetConfig(episodes=11, steps=1))
+
+
+def test_policies_are_there_as_soon_as_something_was_told(run):
+    """Also when no outer iteration was finished, and after a session that was killed before it wrote them."""
+    tell_all(run, until=1)
+    files = [run / "policy" / f"{name}.npz" for name in ("best", "current")]
+    assert all(file.is_file() for file in files)
+    for file in files:
+        file.unlink()
+    with open_hardware_run(run) as robot:
+        robot.ask()
+    assert all(load_policy(file).spec.action_dim == 1 for file in files)
+
+
+def limited_run(path, **options):
+    task = replace(TASK, limits=Limits(action_change=(0.2,), action_rate=(0.4,), weights=2.0))
+    config = search_config("abs", "arm")
+    config = replace(config, plan=replace(config.plan, first_paths=2, path_size=2.0, window=8))
+    create_hardware_run(path, task, HARDWARE, config=config, budget=BudgetConfig(episodes=8), **options)
+    return path
+
+
+def moved_episode(request):
+    """Observations of a seed, and the actions that the policy's controller really applies."""
+    rng, act = np.random.default_rng(request.episode), request.policy.start()
+    observations = rng.normal(size=(7, 3)).astype(np.float32)
+    actions = np.array([act(row) for row in observations[:-1]])
+    return Trajectory.build(
+        observations, actions, actions[:, 0] * observations[:-1, 0], terminated=False, truncated=True
+    )
+
+
+def test_a_limited_run_told_in_many_sessions_equals_the_one_told_in_one(tmp_path):
+    one, many = limited_run(tmp_path / "one"), limited_run(tmp_path / "many")
+    with open_hardware_run(one) as robot:
+        while (request := robot.ask()) is not None:
+            robot.write_policy(request)
+            assert robot.tell(moved_episode(request)).warnings == []
+    for _ in range(8):
+        with open_hardware_run(many) as robot:
+            request = robot.ask()
+            file = dict(np.load(robot.write_policy(request), allow_pickle=False))
+            assert np.abs(file["weights"]).max() <= 2.0
+            assert file["action_rate"].tolist() == [0.4]
+            robot.tell(moved_episode(request))
+    assert killing.differences(killing.comparable(one), killing.comparable(many)) == []
+
+
+def test_a_run_starts_from_a_controller_and_from_what_it_did(tmp_path):
+    np.savez(tmp_path / "pid.npz", weights=[[0.5, -0.25, 0.0]], bias=[0.1])
+    states = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    wanted = np.clip(states @ np.array([0.5, -0.25, 0.0]) + 0.1, -1, 1)[:, None]
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    for number in range(3):
+        rows = slice(3 * number, 3 * number + 3)
+        arrays = {"observations": np.vstack([states[rows], states[:1]]), "actions": wanted[rows]}
+        np.savez(folder / f"{number}.npz", **arrays, rewards=np.zeros(3), terminated=False)
+    table = "o0,o1,o2,a0,reward,terminated\n" + "".join(f"{x},{y},{z},0.5,0,0\n" for x, y, z in states[:4])
+    (tmp_path / "one.csv").write_text(table + "1,1,1,,,\n")
+    for source, near in ((tmp_path / "pid.npz", wanted), (folder, wanted), (tmp_path / "one.csv", None)):
+        path = limited_run(tmp_path / f"run-{source.name}", initial=source)
+        for _ in range(2):  # The second time from disk.
+            with open_hardware_run(path) as robot:
+                request = robot.ask()
+                assert request is not None
+                if near is not None:
+                    assert np.abs(request.policy.actions(states) - near).max() < 0.25
+        assert source.name in read_settings(path).initial
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"weights": np.zeros((1, 4))}, "is no controller of this task"),
+        ({"weights": np.zeros((1, 3)), "bias": np.zeros(2)}, "is no controller of this task"),
+        ({"weights": np.array([[np.nan, 0, 0]])}, "a number is not finite"),
+        ({"weights": np.array([[50.0, 0, 0]])}, "limits.weights is 2"),
+        ({"gains": np.zeros((1, 3))}, "is not a policy file"),
+        ({**npz(actions=np.zeros((3, 2)))}, "has 3 observations and 2 actions per step"),
+    ],
+)
+def test_a_wrong_start_is_one_sentence_and_leaves_nothing(arrays, sentence, tmp_path):
+    np.savez(tmp_path / "start.npz", **arrays)
+    with pytest.raises((ConfigError, ShapeError), match=re.escape(sentence)) as caught:
+        limited_run(tmp_path / "run", initial=tmp_path / "start.npz")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_limits_and_start_through_the_command_line(tmp_path, capsys):
+    robot = tmp_path / "robot.yaml"
+    robot.write_bytes(fuzzing.ROBOT + b"limits:\n  action_change: [0.25]\n")
+    np.savez(tmp_path / "pid.npz", weights=[[0.5, -0.25, 0.0]])
+    words = ["--limits.action-rate", "0.5", "--initial", str(tmp_path / "pid.npz"), "--episodes", "9"]
+    assert main(["ask", str(tmp_path / "run"), "--new", str(robot), *words]) == 0
+    limits = read_settings(tmp_path / "run").task.limits
+    assert (limits.action_change, limits.action_rate) == ((0.25,), (0.5,))
+    capsys.readouterr()
+    robot.write_bytes(fuzzing.ROBOT + b"limits:\n  action_chnge: [0.25]\n")
+    assert main(["ask", str(tmp_path / "other"), "--new", str(robot)]) == 2
+    assert "did you mean 'action_change'?" in capsys.readouterr().err
+    robot.write_bytes(fuzzing.ROBOT + b"limits:\n  action_rate: [0.25, 0.5]\n")
+    assert main(["ask", str(tmp_path / "other"), "--new", str(robot)]) == 2
+    assert "one for each of 1 actions" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

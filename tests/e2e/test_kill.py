@@ -7,6 +7,8 @@ import random
 import killing
 import pytest
 
+from abps.tasks.limits import Limits
+
 KILLS = 5
 
 
@@ -35,6 +37,19 @@ def test_killed_run_equals_the_uninterrupted_one(search, zygote, tmp_path):
         count, wrong = killing.kill_until(zygote, reference, path, dice(attempt), KILLS, length)
         assert wrong == []
         killed, attempt = killed + count, attempt + 1
+
+
+def test_killed_run_with_limits_equals_the_uninterrupted_one(zygote, tmp_path):
+    """The keeper of the limits remembers a reference and visited states: both must survive."""
+    limits = Limits(action_change=(0.05,), action_rate=(0.3,), weights=0.5)
+    settings = {"env": "FlakyEnv", "checkpoint_stages": True, "limits": limits, "episodes": 16}
+    reference = reference_of(zygote, tmp_path, "abs@cpu", **settings)
+    path = killing.make_run(tmp_path / "killed", "abs@cpu", **settings)
+    count, wrong = killing.kill_until(zygote, reference, path, dice(7), KILLS, 0.5 * seconds_of(reference))
+    assert wrong == []
+    assert count > 0
+    shares = [json.loads(line)["step_limited"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert any(share < 1.0 for share in shares), "the limits never bound: no test"
 
 
 @pytest.mark.slow

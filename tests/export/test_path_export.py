@@ -27,6 +27,7 @@ from abps.search.plan import PathsAroundCentre
 from abps.search.registry import search_config
 from abps.settings import replace
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.limits import Limits
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -37,11 +38,22 @@ LAYERED = [Fourier(features=6), Radial(features=5, linear=False), Mlp(hidden=(4,
 KNOTS, INTERVAL = 5, 7
 
 
-def make_policy(kind: Any = LinearTanh, *, bias: bool = True, knots: int = KNOTS, interval: int = INTERVAL) -> Policy:
+RATE = Limits(action_rate=(0.1, 0.7), action_start=(0.25, -1.0))
+
+
+def make_policy(
+    kind: Any = LinearTanh,
+    *,
+    bias: bool = True,
+    knots: int = KNOTS,
+    interval: int = INTERVAL,
+    limits: Limits | None = None,
+) -> Policy:
     """A random policy with skewed bounds and a normaliser; `knots` 0 leaves it at rest."""
     rng = np.random.default_rng([knots, interval])
     policy_class = kind(bias=bias) if isinstance(kind, type) else kind
-    space = PolicySpace(policy_class, TaskSpec("arm", 4, 2, (-1.0, -2.0), (0.5, 3.0)))
+    spec = TaskSpec("arm", 4, 2, (-1.0, -2.0), (0.5, 3.0), limits=limits or Limits())
+    space = PolicySpace(policy_class, spec)
     normaliser = Normaliser.empty(4).add(rng.normal(2.0, 0.5, (100, 4)))
     moves = space.initial() + rng.normal(scale=0.4, size=(max(knots, 1), space.size))
     return space.policy(moves[0], normaliser, ParameterPath(moves, interval) if knots else None)
@@ -123,6 +135,41 @@ def test_paths_of_features_and_networks_are_exported(target: str, policy_class: 
     observations, expected = episode(policy)
     np.testing.assert_allclose(ACT[target](tmp_path, observations), expected, atol=1e-12)
     assert np.abs(expected - episode(make_policy(policy_class, knots=0))[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("knots", [0, KNOTS])
+@pytest.mark.parametrize("kind", [*CLASSES, *LAYERED])
+@pytest.mark.parametrize("target", list(ACT))
+def test_exported_policies_keep_the_rate(target: str, kind: Any, knots: int, tmp_path: Path) -> None:
+    policy = make_policy(kind, knots=knots, limits=RATE)
+    done = export_policy(policy, target, tmp_path)
+    assert done.error is not None
+    assert done.error < 1e-12
+    observations, expected = episode(policy)
+    actions = ACT[target](tmp_path, observations)
+    np.testing.assert_allclose(actions, expected, atol=1e-12)
+    steps = np.abs(np.diff(np.vstack([RATE.action_start, actions]), axis=0))
+    assert np.all(steps <= np.array(RATE.action_rate) + 1e-12)
+    assert np.all(steps.max(axis=0) > np.array(RATE.action_rate) - 1e-12), "the limit never bound: no test"
+
+
+@pytest.mark.parametrize("damage", ["rate", "start", "none"])
+@pytest.mark.parametrize("target", list(ACT))
+def test_the_check_notices_a_wrong_rate(target: str, damage: str, tmp_path: Path) -> None:
+    policy = make_policy(knots=0, limits=RATE)
+    right = PolicyArrays.of(policy)
+    assert right.rate is not None
+    assert right.start is not None
+    wrong = {"rate": {"rate": right.rate * 1.01}, "start": {"start": right.start + 0.01}, "none": {"rate": None}}
+    write = {"numpy": numpy_policy.write_numpy, "c": c_policy.write_c}[target]
+    write(replace(right, **wrong[damage]), tmp_path)
+    with pytest.raises(NumericsError, match="differs from the policy"):
+        check(policy, lambda observations: ACT[target](tmp_path, observations), target)
+
+
+def test_a_limited_rate_cannot_be_onnx(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="limits the rate of its actions cannot be exported as ONNX"):
+        export_policy(make_policy(knots=0, limits=RATE), "onnx", tmp_path)
 
 
 def test_a_path_cannot_be_onnx(tmp_path: Path) -> None:
@@ -214,6 +261,7 @@ def page_start(policy_file: Path) -> Any:
     return space["start"]()
 
 
+@pytest.mark.parametrize("limits", [None, RATE])
 @pytest.mark.parametrize("knots", [0, KNOTS])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
@@ -226,9 +274,9 @@ def page_start(policy_file: Path) -> Any:
     ],
 )
 def test_the_robots_numpy_follows_the_policy_file(
-    start: Any, kind: Any, bias: bool, knots: int, tmp_path: Path
+    start: Any, kind: Any, bias: bool, knots: int, limits: Limits | None, tmp_path: Path
 ) -> None:
-    policy = make_policy(kind, bias=bias, knots=knots)
+    policy = make_policy(kind, bias=bias, knots=knots, limits=limits)
     policy.save(tmp_path / "query.npz")
     observations, expected = episode(policy)
     act = start(tmp_path / "query.npz")
@@ -257,7 +305,7 @@ def test_a_robot_that_knows_numpy_only_trains_with_abs(tmp_path: Path) -> None:
                 break
             query = run.write_policy(request)
             with np.load(query, allow_pickle=False) as arrays:
-                assert ("path_knots" in arrays) == (request.role == "path")
+                assert ("path_knots" in arrays) == (request.role in ("path", "scout"))
             told = tmp_path / "episode.npz"
             arguments, sys.argv = sys.argv, ["robot", str(query), str(told)]
             try:
@@ -269,7 +317,7 @@ def test_a_robot_that_knows_numpy_only_trains_with_abs(tmp_path: Path) -> None:
             roles.append(request.role)
             iterations.add(request.iteration)
     assert len(roles) == 14
-    assert roles.count("path") >= 4
+    assert roles.count("path") + roles.count("scout") >= 4
     assert len(iterations) >= 4
 
 
@@ -298,5 +346,5 @@ def test_an_episode_that_ignores_the_path_is_remarked_on(tmp_path: Path) -> None
             told = run.tell(
                 Trajectory.build(observations, actions, rng.normal(size=30), terminated=False, truncated=True)
             )
-            assert bool(told.warnings) == (request.role == "path")
+            assert bool(told.warnings) == (request.role in ("path", "scout"))
             request = run.ask()

@@ -8,12 +8,13 @@ from typing import Any
 
 from abps.cli.options import Words, named_value, parse, split_words
 from abps.cli.train import OTHER_SEARCH, other_searches, print_help
-from abps.cli.tree import Group, positional
+from abps.cli.tree import Group, flag_of, positional
 from abps.errors import ConfigError
 from abps.search.budget import BudgetConfig
 from abps.search.registry import SEARCHES, search_config
-from abps.settings import from_dict, setting
+from abps.settings import from_dict, replace, setting
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.limits import Limits
 
 __all__ = ["HELP", "AskArguments", "NewArguments", "read_robot", "run"]
 
@@ -22,14 +23,14 @@ HELP = """Write the policy that is to run next on the real system, and say for h
   abps ask RUN --new robot.yaml --search abs --episodes 60   make a run and ask for the first time
   abps ask RUN                                               the answer is the same until you tell
   abps tell RUN --trajectory episode.npz                     hand back what happened
+  abps ask RUN --episodes 100                                go on with a finished run: 100 in all
 
 robot.yaml describes the system:  observations: 4
                                   action_low: [-1.0]
                                   action_high: [1.0]
-                                  horizon: 500        # longest episode in steps
-                                  name: cartpole      # and gamma, reward_scale if you like"""
+                                  horizon: 500   # also name, gamma, reward_scale, limits"""
 
-USAGE = "abps ask RUN [--new ROBOT.yaml [--search NAME] [--episodes N] [any other setting]]"
+USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 
 FOOTER = (
     "`abps ask RUN --new ROBOT.yaml --search NAME --help-all` lists every setting of a search. docs/hardware.md is the "
@@ -39,6 +40,9 @@ FOOTER = (
 ONLY_NEW = "; settings are chosen when a run is made, with --new"
 
 MAX_FILE = 65_536
+
+MORE = 20
+"""Episodes that a finished run is suggested to have added."""
 
 MOVED = {
     "normalise": "--observations running or --observations raw",
@@ -65,34 +69,57 @@ class NewArguments:
     search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own", common=True)
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published", common=True)
     seed: int = setting(0, "everything random derives from it", common=True)
+    initial: Path | None = setting(None, "start from a controller, episodes, a policy or a run", common=True)
+
+
+@dataclass(frozen=True)
+class LimitArguments:
+    """The limits of robot.yaml as options."""
+
+    limits: Limits = setting(Limits(), "limits that the search keeps")
 
 
 def run(argv: Sequence[str]) -> int:
     """Do what the words say; return the exit code."""
-    words = split_words(argv, _groups(argv, ""))
-    if print_help(words, USAGE, HELP, _groups(argv, ""), FOOTER):
+    words = split_words(argv, _groups(argv, TaskConfig()))
+    if print_help(words, USAGE, HELP, _groups(argv, TaskConfig()), FOOTER):
         return 0
-    if "--new" in words.last():
-        arguments = _create(argv, words)
-    else:
-        groups = [Group("arguments", AskArguments())]
-        (arguments,) = parse(words, groups, command="ask", elsewhere=_settings_of_new, hint=ONLY_NEW)
+    arguments = _create(argv, words) if "--new" in words.last() else _go_on(words)
     return _ask(arguments)
 
 
-def _groups(argv: Sequence[str], task: str) -> list[Group]:
+def _go_on(words: Words) -> AskArguments:
+    """Ask an existing run, which may get another budget; wrong words are found before a wrong run."""
+    from abps.run.directory import read_settings
+    from abps.run.hardware import extend_hardware_run
+
+    arguments, _ = parse(words, _known(BudgetConfig()), command="ask", elsewhere=_settings_of_new, hint=ONLY_NEW)
+    path = Path(arguments.run)
+    given = {flag for flag, _ in words.given} - {flag_of(field.name) for field in fields(AskArguments)}
+    if given:
+        _, budget = parse(words, _known(read_settings(path).budget), command="ask")
+        extend_hardware_run(path, budget)
+    return arguments
+
+
+def _known(budget: BudgetConfig) -> list[Group]:
+    return [Group("arguments", AskArguments()), Group("when to stop", budget)]
+
+
+def _groups(argv: Sequence[str], task: TaskConfig) -> list[Group]:
     search, preset = named_value(argv, "--search", "abs"), named_value(argv, "--preset", "cpu")
     return [
         Group("arguments", AskArguments()),
+        Group("when to stop", BudgetConfig()),
         Group("with --new", NewArguments()),
-        Group("with --new: when to stop", BudgetConfig()),
-        Group(f"with --new: search {search}, preset {preset}", search_config(search, task, preset)),
+        Group("with --new: limits, here or in robot.yaml", LimitArguments(task.limits)),
+        Group(f"with --new: search {search}, preset {preset}", search_config(search, task.name, preset)),
     ]
 
 
 def _settings_of_new() -> Mapping[str, Sequence[Any]]:
     searches = [search_config(name) for name in SEARCHES]
-    return {"a new run": [NewArguments()], "the budget": [BudgetConfig()], "the search": searches}
+    return {"a new run": [NewArguments(), LimitArguments()], "the search": searches}
 
 
 def _create(argv: Sequence[str], words: Words) -> AskArguments:
@@ -100,12 +127,18 @@ def _create(argv: Sequence[str], words: Words) -> AskArguments:
     from abps.run.hardware import create_hardware_run
 
     task, hardware = read_robot(Path(words.last()["--new"]))
-    groups = _groups(argv, task.name)
-    arguments, new, budget, config = parse(
-        words, groups, command="ask", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
+    arguments, budget, new, limited, config = parse(
+        words, _groups(argv, task), command="ask", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
     )
     create_hardware_run(
-        Path(arguments.run), task, hardware, search=new.search, config=config, budget=budget, seed=new.seed
+        Path(arguments.run),
+        replace(task, limits=limited.limits),
+        hardware,
+        search=new.search,
+        config=config,
+        budget=budget,
+        seed=new.seed,
+        initial=new.initial,
     )
     return arguments
 
@@ -133,12 +166,15 @@ def _ask(arguments: AskArguments) -> int:
 
 
 def _say_done(arguments: AskArguments, robot: Any) -> int:
-    policy = Path(arguments.run) / "policy" / "current.npz"
+    run, told = Path(arguments.run), len(robot.run.journal)
+    policy = run / "policy" / "current.npz"
     if arguments.json:
         print(json.dumps({"done": True, "stopped": robot.stopped, "policy": str(policy)}))
-    else:
-        reasons = "; ".join(robot.stopped.values())
-        print(f"The run is done: {reasons}. The current policy is in {policy}, the one with the best return beside it.")
+        return 0
+    print(f"The run is done: {'; '.join(robot.stopped.values())}.")
+    print(f"The current policy is in {policy}, the one with the best return beside it.")
+    print(f"Look at the run: abps watch {run}. Export: abps export {run} --which current --format c")
+    print(f"Go on: abps ask {run} --episodes {told + MORE}")
     return 0
 
 

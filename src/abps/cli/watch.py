@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ __all__ = ["HELP", "configure", "execute"]
 
 HELP = """Look at runs while they are trained: how far each is, how well it does, and how long it will take.
 
-Give run directories, or folders with runs in them; new runs in a folder appear by themselves. A robot's run is shown
-between `abps ask` and `abps tell`, too. Nothing in the runs is changed.
+Give run directories, or folders with runs in them; new runs in a folder appear by themselves. The run of a robot,
+given alone, is shown to its operator: returns, failures, the next episode, what to do. Nothing in them is changed.
 
   abps watch runs                  a table in the terminal
   abps watch runs --web            live curves in a browser, for this computer only"""
@@ -56,6 +57,8 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--every must be positive, got {arguments.every:g}")
     if arguments.web:
         return _serve(arguments)
+    if _shows_one_robot(arguments):
+        return 0
     watcher = _Watcher(arguments.runs, arguments.tensorboard)
     try:
         snapshots = watcher.look()
@@ -96,6 +99,19 @@ def _serve(arguments: argparse.Namespace) -> int:
     finally:
         server.server_close()
     return 0
+
+
+def _shows_one_robot(arguments: argparse.Namespace) -> bool:
+    """Show the operator's view when the one thing to watch is a robot's run; False: it is not."""
+    from abps.run.operator import is_robot
+
+    if len(arguments.runs) != 1 or arguments.tensorboard is not None or not is_robot(arguments.runs[0]):
+        return False
+    from abps.cli.robot_view import watch_robot
+
+    with suppress(KeyboardInterrupt):
+        watch_robot(arguments.runs[0], arguments.every, once=arguments.once, as_json=arguments.json)
+    return True
 
 
 def _show(watcher: "_Watcher", snapshots: list[Any], every: float) -> None:

@@ -41,11 +41,11 @@ ACT_HEADER = """/* Write the action for one raw observation (it is normalised he
    `action` stays inside the action bounds for every finite observation. */
 void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);"""
 
-STEP_HEADER = """/* Where an episode stands: the weights of this policy move along a path while the episode runs. */
-typedef struct {
+STEP_HEADER = """/* Where an episode stands: {why}. */
+typedef struct {{
     long knot; /* the last knot that was passed */
-    long step; /* steps since then */
-} abps_policy_state;
+    long step; /* steps since then */{member}
+}} abps_policy_state;
 
 /* Begin an episode. */
 void abps_policy_start(abps_policy_state *state);
@@ -97,9 +97,12 @@ ACT = """void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], d
 {layers}
 }}"""
 
+MEMBER = """
+    double action[ABPS_ACTION_SIZE]; /* the last one: none differs from it by more than the rate */"""
+
 STEP = """void abps_policy_start(abps_policy_state *state) {{
     state->knot = 0;
-    state->step = 0;
+    state->step = 0;{begin}
 }}
 
 void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OBSERVATION_SIZE],
@@ -112,6 +115,16 @@ void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OB
         state->step = 0;
     }}
 }}"""
+
+BEGIN = """
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {
+        state->action[i] = action_start[i];
+    }"""
+
+LIMIT = """
+        const double least = state->action[i] - action_rate[i], most = state->action[i] + action_rate[i];
+        action[i] = action[i] < least ? least : (action[i] > most ? most : action[i]);
+        state->action[i] = action[i];"""
 
 NORMALISE = """    double values_0[ABPS_OBSERVATION_SIZE];
     for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {
@@ -139,13 +152,14 @@ def write_c(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.h` and `policy.c`; return the files."""
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]
+    used += ("rate", "start") if form.rate is not None else ()
     bounds = [f"static const double action_{n}[ABPS_ACTION_SIZE] = {{{_numbers(getattr(form, n))}}};" for n in used]
     sizes = {"task": safe_text(form.task).replace("?", "_"), "s": form.mean.size, "a": form.low.size}
     moving = form.knots > 0
-    header.write_text(HEADER.format(**sizes, functions=STEP_HEADER if moving else ACT_HEADER), encoding="utf-8")
+    header.write_text(HEADER.format(**sizes, functions=_declarations(form)), encoding="utf-8")
     text = SOURCE.format(
         **sizes, parameters=_parameters(form), mean=_numbers(form.mean), std=_numbers(form.std),
-        bounds="\n".join(bounds), functions=(STEP if moving else ACT).format(layers=_layers(form)),
+        bounds="\n".join(bounds), functions=_functions(form),
         begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if moving else "",
         call="abps_policy_step(&state, observation, action)" if moving else "abps_policy_act(observation, action)",
     )  # fmt: skip
@@ -153,12 +167,27 @@ def write_c(form: PolicyArrays, directory: Path) -> list[Path]:
     return [header, source]
 
 
+def _declarations(form: PolicyArrays) -> str:
+    if not form.knots:
+        return ACT_HEADER
+    path = "the weights of this policy move along a path while the episode runs"
+    why = path if form.knots > 1 else "the rate of its actions is limited"
+    return STEP_HEADER.format(why=why, member=MEMBER if form.rate is not None else "")
+
+
+def _functions(form: PolicyArrays) -> str:
+    layers = _layers(form)
+    if not form.knots:
+        return ACT.format(layers=layers)
+    return STEP.format(layers=layers, begin=BEGIN if form.rate is not None else "")
+
+
 def _layers(form: PolicyArrays) -> str:
     """The statements from the observation to the action."""
     blocks, last = [NORMALISE], len(form.layers)
     for number, layer in enumerate(form.layers, 1):
         rows, columns = layer.weights.shape[-2:]
-        output = SQUASH[form.squash]
+        output = SQUASH[form.squash] + (LIMIT if form.rate is not None else "")
         if number < last:
             value = FUNCTION[layer.function]
             if layer.plain and layer.function != "identity":

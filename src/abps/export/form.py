@@ -3,8 +3,9 @@
 Shapes: s observation size, a action size, m test observations, k knots, o outputs and i inputs of a layer. The form is
 that of `policies.layers`: (observation − mean) / std, affine maps with a function after each, then `tanh` squashing
 (low + (high − low) · (1 + tanh z) / 2, written centre + half · tanh z) or clipping (centre + z cut off at the bounds).
-Along a path, weights and biases are interpolated linearly between knots. The normaliser is kept apart from the weights:
-folding 1/std into them is the same in exact arithmetic, but loses digits for a sensor that hardly moves.
+Along a path, weights and biases are interpolated linearly between knots. Where the rate of the actions is limited, each
+is brought within reach of the one before. The normaliser is kept apart from the weights: folding 1/std into them is the
+same in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,9 +47,13 @@ class PolicyArrays:
     high: Array
     """(a,)"""
     knots: int = 0
-    """k; 0: the policy is at rest."""
+    """k; 0: an action depends on the observation alone. A policy at rest whose rate is limited has one knot."""
     interval: int = 1
     """Steps between two knots."""
+    rate: Array | None = None
+    """(a,): the largest change of every action per step; None: no limit."""
+    start: Array | None = None
+    """(a,): the action before the first step, where there is a rate."""
 
     @classmethod
     def of(cls, policy: Policy) -> "PolicyArrays":
@@ -62,16 +67,19 @@ class PolicyArrays:
             kind = kind_of(type(policy_class))
             raise ConfigError(f"policies of kind {kind!r} cannot be exported: their class has no method `layers`")
         knots = [policy_class.layers(spec, knot) for knot in ([policy.parameters] if path is None else path.knots)]
+        has_state = path is not None or spec.action_rates is not None
         return cls(
             task=spec.name,
             squash=knots[0].squash,
-            layers=_along(knots) if path is not None else knots[0].layers,
+            layers=_along(knots) if has_state else knots[0].layers,
             mean=policy.normaliser.mean,
             std=policy.normaliser.std,
             low=np.array(spec.action_low),
             high=np.array(spec.action_high),
-            knots=0 if path is None else len(knots),
+            knots=len(knots) if has_state else 0,
             interval=1 if path is None else path.interval,
+            rate=spec.action_rates,
+            start=None if spec.action_rates is None else spec.action_start,
         )
 
     @property
@@ -114,7 +122,8 @@ def sample_observations(form: PolicyArrays, count: int = 200) -> Array:
 def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
     """Compare an exported policy with the original on random observations; return the largest difference.
 
-    A policy that moves along a path is compared step by step over one episode, until after its last knot.
+    A policy that moves along a path, or whose rate is limited, is compared step by step over one episode, until after
+    its last knot.
 
     Args:
         policy: the original.

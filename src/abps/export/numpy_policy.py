@@ -35,7 +35,7 @@ AT_REST = """    from policy import act
 
 As a program it reads one observation per line (numbers separated by spaces) and prints one action per line."""
 
-ALONG_A_PATH = """The weights move along a path during the episode, so that every episode needs a controller of its own:
+WITH_STATE = """{why}, so that every episode needs a controller of its own:
 
     from policy import start
     act = start()                    # at the beginning of an episode
@@ -43,6 +43,11 @@ ALONG_A_PATH = """The weights move along a path during the episode, so that ever
 
 As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
 per line."""
+
+MOVES, LIMITED = (
+    "The weights move along a path during the episode",
+    "The actions change by at most ACTION_RATE per step",
+)
 
 ACT = '''
 
@@ -65,10 +70,10 @@ START = '''
 
 def start():
     """Return the controller of one episode: a function from an observation to an action that counts its calls."""
-    step, last = 0, {knots} - 1
+    step, last{more_names} = 0, {knots} - 1{more_values}
 
     def act(observation):
-        nonlocal step
+        nonlocal step{more_names}
         observation = np.asarray(observation, dtype=np.float64)
         if observation.shape != OBSERVATION_MEAN.shape:
             raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
@@ -77,7 +82,7 @@ def start():
         step += 1
         values = (observation - OBSERVATION_MEAN) / OBSERVATION_STD
 {layers}
-        return {squash}
+{finish}
 
     return act
 '''
@@ -92,6 +97,12 @@ if __name__ == "__main__":
         print(*(repr(float(value)) for value in controller(np.array(line.split(), dtype=np.float64))))
 """
 
+FINISH = "        return {squash}"
+
+FINISH_LIMITED = """        wanted = {squash}
+        action = np.minimum(np.maximum(wanted, action - ACTION_RATE), action + ACTION_RATE)
+        return action.copy()"""
+
 SQUASH = {
     "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(values)",
     "clip": "np.clip(ACTION_CENTRE + values, ACTION_LOW, ACTION_HIGH)",
@@ -101,15 +112,29 @@ SQUASH = {
 def write_numpy(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
     path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size, "knots": form.knots}
-    usage, body, indent = (ALONG_A_PATH, START, 8) if form.knots else (AT_REST, ACT, 4)
+    usage = (WITH_STATE if form.knots else AT_REST).format(**sizes, why=MOVES if form.knots > 1 else LIMITED)
     text = HEAD.format(
-        **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
+        **sizes, task=safe_text(form.task), usage=usage, numbers=_parameters(form),
         mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
-    lines = [" " * indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
-    text += body.format(**sizes, layers="\n".join(lines), squash=SQUASH[form.squash])
-    path.write_text(text + MAIN, encoding="utf-8")
+    path.write_text(text + _body(form, sizes) + MAIN, encoding="utf-8")
     return [path]
+
+
+def _body(form: PolicyArrays, sizes: dict[str, int]) -> str:
+    """The functions of the file."""
+    indent, squash = " " * (8 if form.knots else 4), SQUASH[form.squash]
+    lines = [indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
+    if not form.knots:
+        return ACT.format(**sizes, layers="\n".join(lines), squash=squash)
+    limited = form.rate is not None
+    return START.format(
+        **sizes,
+        layers="\n".join(lines),
+        more_names=", action" if limited else "",
+        more_values=", ACTION_START" if limited else "",
+        finish=(FINISH_LIMITED if limited else FINISH).format(squash=squash),
+    )
 
 
 def _layer(number: int, layer: Layer) -> list[str]:
@@ -138,6 +163,9 @@ def _parameters(form: PolicyArrays) -> str:
     if form.knots:
         interval = int(form.interval)
         lines.append(f"KNOT_INTERVAL = {interval}  # steps between two knots; after the last one nothing moves")
+    if form.rate is not None:
+        lines.append(f"ACTION_RATE = np.array([{_numbers(form.rate)}])  # largest change of an action per step")
+        lines.append(f"ACTION_START = np.array([{_numbers(form.start)}])  # the action before the first step")
     return "\n".join(lines)
 
 

@@ -28,12 +28,11 @@ def write_onnx(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.onnx`; return the files.
 
     Raises:
-        ConfigError: the policy moves along a path, or the package onnx is not installed.
+        ConfigError: the policy moves along a path or limits its rate, or the package onnx is not installed.
     """
     if form.knots:
-        raise ConfigError(
-            "a policy that moves along a path cannot be exported as ONNX, whose graphs know no time; use numpy or c"
-        )
+        what = "moves along a path" if form.knots > 1 else "limits the rate of its actions"
+        raise ConfigError(f"a policy that {what} cannot be exported as ONNX, whose graphs know no time; use numpy or c")
     onnx = _package("onnx")
     path = Path(directory) / FILE
     model = _model(form, onnx)

@@ -19,12 +19,14 @@ from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
 from abps.policies.base import Controller, FastControl, Layered, PolicyClass, PriorMetric
 from abps.policies.layers import controller, layer_arrays, path_controller
+from abps.policies.limiter import RateLimiter
 from abps.policies.path import ParameterPath
 from abps.registry import is_known, kind_of
 from abps.settings import from_dict, to_dict
+from abps.tasks.limits import Limits
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["Policy", "PolicySpace", "load_policy"]
+__all__ = ["QUERY_ARRAYS", "Policy", "PolicySpace", "load_policy"]
 
 MAX_PARAMETERS = 10_000_000
 """More numbers than any policy has; a file that claims more is refused before memory is reserved for it."""
@@ -32,7 +34,13 @@ MAX_PARAMETERS = 10_000_000
 SHARED_ARRAYS = ("kind", "task", "observation_mean", "observation_count", "observation_m2", "action_low", "action_high")
 """Arrays of every policy file; a class adds its own, most of them `weights`."""
 
-RESERVED = {*SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "policy_id", "horizon"}
+QUERY_ARRAYS = ("policy_id", "horizon", "episode", "role", "iteration", "left")
+"""What a hardware run adds to the policy that it asks for (`run/hardware.py`)."""
+
+RESERVED = {
+    *SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "action_rate", "action_start",
+    *QUERY_ARRAYS,
+}  # fmt: skip
 """Names of arrays that a class cannot use for its own, nor such that begin with `LAYER`."""
 LAYER = "layer_"
 
@@ -124,13 +132,20 @@ class Policy:
     path: ParameterPath | None = None
     """Where the parameters go during an episode, for a policy that explores along a path; None: they stay."""
     act: Controller = field(init=False, repr=False)
-    """The map from one observation (s,) to one action (a,) with the parameters at rest."""
+    """The map from one observation (s,) to one action (a,) with the parameters at rest, and no limit of its rate."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "act", self._controller())
 
     def start(self) -> Controller:
-        """The controller of one episode, from its first step on; every episode starts its own."""
+        """The controller of one episode, from its first step on; every episode starts its own.
+
+        It moves along the path and keeps to the rate of the actions, where there are any.
+        """
+        moving, rates = self._moving(), self.spec.action_rates
+        return moving if rates is None else RateLimiter(moving, rates, self.spec.action_start)
+
+    def _moving(self) -> Controller:
         if self.path is None:
             return self.act
         policy_class = self.space.policy_class
@@ -195,6 +210,9 @@ class Policy:
         path: dict[str, Any] = {}
         if self.path is not None:
             path = {"path_knots": self.path.knots, "path_interval": np.array(self.path.interval)}
+        rates: dict[str, Any] = {}
+        if self.spec.action_rates is not None:
+            rates = {"action_rate": self.spec.action_rates, "action_start": self.spec.action_start}
         own = policy_class.to_arrays(self.spec, self.parameters)
         if taken := sorted(name for name in own if is_reserved(name)):
             raise ConfigError(f"{type(policy_class).__name__}.to_arrays uses the reserved names {', '.join(taken)}")
@@ -210,6 +228,7 @@ class Policy:
             "action_low": np.array(self.spec.action_low),
             "action_high": np.array(self.spec.action_high),
             **path,
+            **rates,
             **self._layer_arrays(),
         }
 
@@ -287,6 +306,7 @@ def _policy(data: dict[str, Any], expected: PolicyClass | None) -> Policy:
         action_dim=low.size,
         action_low=tuple(float(x) for x in low),
         action_high=tuple(float(x) for x in high),
+        limits=_limits(data),
     )
     own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if not is_reserved(name)}
     if not all(np.all(np.isfinite(part)) for part in (*own.values(), mean, m2)) or np.any(m2 < 0.0):
@@ -299,3 +319,12 @@ def _policy(data: dict[str, Any], expected: PolicyClass | None) -> Policy:
         if path.knots.shape[1] != parameters.size:
             raise ValueError(f"knots have {path.knots.shape[1]} parameters, the policy {parameters.size}")
     return PolicySpace(policy_class, spec).policy(parameters, normaliser, path)
+
+
+def _limits(data: dict[str, Any]) -> Limits:
+    """The rate limit of a policy file; the other limits are the search's business."""
+    rate, start = (
+        tuple(float(x) for x in np.asarray(data.get(name, ()), dtype=np.float64).reshape(-1))
+        for name in ("action_rate", "action_start")
+    )
+    return Limits(action_rate=rate, action_start=start)

@@ -15,10 +15,13 @@ import numpy as np
 
 from abps.errors import ConfigError, RunError, ShapeError
 from abps.policies import Policy
+from abps.policies.start import InitialLike
 from abps.run.config import RunConfig
-from abps.run.directory import RunSettings, create_directory, read_settings
+from abps.run.directory import RunSettings, claim, create_directory, read_settings, write_settings
 from abps.run.files import replace_atomically
+from abps.run.journal import Journal
 from abps.run.run import Run, open_run, parameters_crc
+from abps.run.start import prepare_start
 from abps.run.trajectory_files import read_trajectory
 from abps.search.base import Metrics, Query, SearchConfig
 from abps.search.budget import BudgetConfig
@@ -28,7 +31,15 @@ from abps.tasks.config import HardwareConfig, TaskConfig
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["HardwareRun", "Recorded", "Request", "create_hardware_run", "hardware_spec", "open_hardware_run"]
+__all__ = [
+    "HardwareRun",
+    "Recorded",
+    "Request",
+    "create_hardware_run",
+    "extend_hardware_run",
+    "hardware_spec",
+    "open_hardware_run",
+]
 
 HARDWARE_ID = "real-hardware"
 STRANGE_ACTIONS = 0.1
@@ -68,20 +79,23 @@ def create_hardware_run(
     config: SearchConfig | None = None,
     budget: BudgetConfig | None = None,
     seed: int = 0,
+    initial: InitialLike | None = None,
 ) -> None:
     """Make the directory of a run on real hardware.
 
     Args:
         path: where; there must be no run yet.
-        task: its `name`, `gamma`, `horizon` and `reward_scale` count; its `id` does not.
+        task: its `name`, `gamma`, `horizon`, `reward_scale` and `limits` count; its `id` does not.
         hardware: sizes and bounds.
         search: a name of the registry.
         config: the search's settings; None takes those of the preset `cpu`.
         budget: when the search stops asking; None: never.
         seed: everything random in the search derives from it.
+        initial: what to start from: a hand-tuned controller or recorded episodes in files (`run.demonstrations`), or a
+            policy (`policies.start.read_start`); None: the start of the policy class.
 
     Raises:
-        ConfigError: a setting is out of its range.
+        ConfigError: a setting is out of its range, or there is nothing to start from.
         RunError: there is a run already.
     """
     if (path / "config.yaml").exists():
@@ -95,8 +109,10 @@ def create_hardware_run(
         seed=seed,
         hardware=hardware,
     )
-    hardware_spec(settings)  # Before anything is written: wrong bounds must leave no directory behind.
-    create_directory(path, settings)
+    # Before anything is written: wrong bounds, or a start outside the limits, must leave no directory behind.
+    spec = hardware_spec(settings)
+    start = prepare_start(initial, spec, settings.search_config)
+    create_directory(path, replace(settings, initial=start.text), start.files)
 
 
 def hardware_spec(settings: RunSettings) -> TaskSpec:
@@ -118,7 +134,29 @@ def hardware_spec(settings: RunSettings) -> TaskSpec:
         gamma=task.gamma,
         horizon=task.horizon or 1000,
         reward_scale=task.reward_scale,
+        limits=task.limits,
     )
+
+
+def extend_hardware_run(path: Path, budget: BudgetConfig) -> None:
+    """Give a run another budget: a finished one goes on where it stopped, as if it had always had this one.
+
+    Raises:
+        ConfigError: fewer episodes than were told already.
+        RunError: no run, one of a simulator, or in use.
+    """
+    settings = read_settings(path)
+    spec = hardware_spec(settings)
+    if budget == settings.budget:
+        return
+    with claim(path):
+        told = len(Journal(path, spec))
+        if 0 < budget.episodes <= told:
+            raise ConfigError(
+                f"the run has {told} told episodes already, and --episodes counts them all; for 20 more give "
+                f"--episodes {told + 20}"
+            )
+        write_settings(path, replace(settings, budget=budget))
 
 
 @contextmanager
@@ -135,6 +173,8 @@ def open_hardware_run(path: Path) -> "Iterator[HardwareRun]":
         finally:
             if reasons := run.stop():
                 run.finish(reasons)
+            elif len(run.journal):
+                run.save_policies()  # Whatever was told, also by a session that was killed before it wrote them.
 
 
 class HardwareRun:
@@ -164,6 +204,7 @@ class HardwareRun:
         extra: dict[str, Any] = {
             "policy_id": np.array(request.policy_id),
             "horizon": np.array(request.policy.spec.horizon),
+            **{name: np.array(getattr(request, name)) for name in ("episode", "role", "iteration", "left")},
         }
         np.savez(buffer, **request.policy.arrays(), **extra)
         replace_atomically(path, buffer.getvalue())

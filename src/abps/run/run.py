@@ -157,8 +157,9 @@ class Run:
         return self.metrics.records[-1]["iteration"] - best["iteration"]
 
     def finish(self, reasons: dict[str, str]) -> None:
-        """Mark the run as done."""
+        """Mark the run as done, its policies written."""
         self.spool.drop_before(len(self.journal))
+        self.save_policies()
         text = "".join(f"{name}: {reason}\n" for name, reason in reasons.items())
         replace_atomically(self.path / "DONE", text.encode())
 
@@ -177,9 +178,25 @@ class Run:
                 sync_directory(path.parent)  # A checkpoint that comes back would say that the journal has lost a line.
         self.journal.drop_last()
         self.restore()
-        if self.metrics.records:
-            self._save_policies()
+        self.save_policies()
         return episode
+
+    def save_policies(self) -> None:
+        """Write the best and the current policy, as they are now.
+
+        Raises:
+            RunError: the disk refuses; the files have their old content.
+        """
+        best = self.scoreboard.best.policy if self.scoreboard.best is not None else self.search.result().best
+        contents: dict[Path, bytes] = {}
+        for name, policy in (("best", best), ("current", self.search.incumbent)):
+            buffer = io.BytesIO()
+            policy.write(buffer)
+            file = self.path / "policy" / f"{name}.npz"
+            if not _holds(file, buffer.getvalue()):
+                contents[file] = buffer.getvalue()
+        if contents:
+            replace_together(contents)
 
     @property
     def seconds(self) -> float:
@@ -304,7 +321,7 @@ class Run:
         }
         self._seconds_rollout = 0.0
         self.metrics.append(metrics)
-        self._save_policies()
+        self.save_policies()
         if number % run.checkpoint_every == 0 or run.checkpoint_stages:
             self._save_checkpoint()
         self.on_iteration(metrics)
@@ -319,14 +336,12 @@ class Run:
         }
         save_checkpoint(self.path / "checkpoint", self._told, state)
 
-    def _save_policies(self) -> None:
-        best = self.scoreboard.best.policy if self.scoreboard.best is not None else self.search.result().best
-        contents: dict[Path, bytes] = {}
-        for name, policy in (("best", best), ("current", self.search.incumbent)):
-            buffer = io.BytesIO()
-            policy.write(buffer)
-            contents[self.path / "policy" / f"{name}.npz"] = buffer.getvalue()
-        replace_together(contents)
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Whether a file has this content already; a link, or what cannot be read, has not."""
+    with suppress(OSError):
+        return not file.is_symlink() and file.stat().st_size == len(content) and file.read_bytes() == content
+    return False
 
 
 def _described(query: Query) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from abps.errors import AbpsError, RunError
 from abps.policies.policy import Policy, PolicySpace, load_policy
 from abps.policies.start import InitialLike, read_start
+from abps.run.demonstrations import demonstrated
 from abps.run.directory import RunSettings
 from abps.search.base import Search, SearchConfig
+from abps.search.limits import LimitKeeper
 from abps.tasks.spec import TaskSpec
 
 __all__ = ["INITIAL_FILE", "RunStart", "prepare_start", "start_search"]
@@ -34,6 +36,8 @@ class RunStart(NamedTuple):
 def prepare_start(source: InitialLike | None, spec: TaskSpec, config: SearchConfig) -> RunStart:
     """Read what a search is to start from; None: where its class of policies does.
 
+    Beside everything that `read_start` takes: a controller or recorded episodes in files (`demonstrations`).
+
     Raises:
         ConfigError: there is no such policy, or it cannot be one of the search's.
         ShapeError: it belongs to a task of another size.
@@ -41,7 +45,9 @@ def prepare_start(source: InitialLike | None, spec: TaskSpec, config: SearchConf
     if source is None:
         return RunStart("", {})
     space = PolicySpace(config.policy, spec)
-    start = read_start(source, space, config.observations)
+    shown = demonstrated(Path(source), space, config.observations) if isinstance(source, str | Path) else None
+    start = shown or read_start(source, space, config.observations)
+    LimitKeeper.of(space, start.parameters, start.normaliser)  # Raises for a policy that is outside the limits.
     policy, buffer = space.policy(start.parameters, start.normaliser), io.BytesIO()
     policy.write(buffer)
     return RunStart(f"{start.source} (checksum {_checksum(policy)})", {INITIAL_FILE: buffer.getvalue()})

@@ -30,6 +30,7 @@ from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
+from abps.search.limits import LimitKeeper, same_normaliser
 from abps.seeding import episode_seed
 from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
@@ -202,10 +203,13 @@ class Search(ABC, Generic[ConfigT]):
         self.progress = Progress(start, normaliser, Best(-np.inf, start, normaliser))
         self.parts: dict[str, Any] = {}
         """Objects with a `memory` that is saved with the search's own."""
+        self._keep_limits()
         self.replay: Replay | None = None
         """Stored transitions, for a search that learns from them."""
         self._open: list[Query] = []
         self._answers: dict[int, Answer] = {}
+        self._looking = False
+        """Whether the open stage only shows which states the reference of the limits visits."""
         self._seconds: dict[str, float] = {}
 
     @property
@@ -242,12 +246,9 @@ class Search(ABC, Generic[ConfigT]):
     def open_queries(self) -> list[Query]:
         """Return every query that can be run now, side by side; never empty."""
         if not self._open:
-            proposals = self._propose()
-            if not proposals:
-                raise RuntimeError(f"search {self.name!r} proposed nothing")
             episode = self.episodes  # A stage begins when everything before it is told.
-            for proposal in proposals:
-                self._open.append(self._query(proposal, episode))
+            for proposal, policy in self._planned():
+                self._open.append(self._query(proposal, policy, episode))
                 episode += proposal.episodes
         return [query for query in self._open if query.id not in self._answers]
 
@@ -261,7 +262,7 @@ class Search(ABC, Generic[ConfigT]):
             normaliser: what the policy's observations are standardised with; None: nothing is known of them.
 
         Raises:
-            ConfigError: the search has been asked or told something.
+            ConfigError: the search has been asked or told something, or the policy is outside the task's limits.
             ShapeError: there are not d finite numbers.
         """
         if self.episodes or self._open:
@@ -276,6 +277,7 @@ class Search(ABC, Generic[ConfigT]):
         self.progress = replace(
             self.progress, centre=start, normaliser=normaliser, best=Best(-np.inf, start, normaliser)
         )
+        self._keep_limits()
         self._started()
 
     def _started(self) -> None:
@@ -302,9 +304,12 @@ class Search(ABC, Generic[ConfigT]):
         if len(self._answers) < len(self._open):
             return None
         stage = [self._answers[item.id] for item in self._open]
-        metrics = self._learn(stage)
+        if self.limits is not None:
+            for item in stage:
+                self.limits.saw(item.trajectories, around_centre=item.query.role != "probe")
+        metrics = None if self._looking else self._learn(stage)
         self._standardise(stage)
-        self._open, self._answers = [], {}
+        self._open, self._answers, self._looking = [], {}, False
         if metrics is None:
             return None
         return self._complete_iteration(metrics)
@@ -402,7 +407,7 @@ class Search(ABC, Generic[ConfigT]):
                 self.replay.fill(state["replay"])
             else:
                 self.replay.refill(list(trajectories), state["replay_total"])
-        self._open, self._answers = [], {}
+        self._open, self._answers, self._looking = [], {}, False
         self.cache = type(self.cache)()
 
     # ---- what a concrete search implements --------------------------------------------------------------------------
@@ -447,15 +452,47 @@ class Search(ABC, Generic[ConfigT]):
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _query(self, proposal: Proposal, episode: int) -> Query:
-        """The query of a proposal, whose first episode has this number."""
-        parameters = np.array(proposal.parameters, dtype=np.float64)
-        policy = self.policies.policy(parameters, self.normaliser, proposal.path)
+    def _query(self, proposal: Proposal, policy: Policy, episode: int) -> Query:
+        """The query of a proposal with its policy, whose first episode has this number."""
         seeds = tuple(episode_seed(self.seed, episode + number) for number in range(proposal.episodes))
+        number, parameters = self.progress.next_id, policy.parameters
         self.progress.next_id += 1
-        return Query(
-            self.progress.next_id - 1, proposal.role, self.iteration, proposal.episodes, parameters, policy, seeds
-        )
+        return Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy, seeds)
+
+    def _planned(self) -> list[tuple[Proposal, Policy]]:
+        """The next stage: what the search proposes, within the limits of the task."""
+        proposals = self._propose()
+        if not proposals:
+            raise RuntimeError(f"search {self.name!r} proposed nothing")
+        policies = [
+            self.policies.policy(np.array(item.parameters, dtype=np.float64), self.normaliser, item.path)
+            for item in proposals
+        ]
+        if self.limits is None:
+            return list(zip(proposals, policies, strict=True))
+        if self.limits.must_look(policies):
+            self._looking, policy = True, self.limits.reference
+            return [(Proposal(policy.parameters, "centre"), policy)]
+        within = [self.limits.within(policy, self.centre) for policy in policies]
+        return list(zip(proposals, within, strict=True))
+
+    def _keep_limits(self) -> None:
+        """Keep the task's limits, from the policy at the centre on."""
+        self.limits = LimitKeeper.of(self.policies, self.centre, self.normaliser)
+        if self.limits is not None:
+            self.parts["limits"] = self.limits
+
+    def _limit_move(self) -> Metrics:
+        """Keep the new centre within the limits; if need be together with the normaliser that it had."""
+        if self.limits is None:
+            return {}
+        progress = self.progress
+        wanted = self.policies.policy(self.centre, self.normaliser)
+        centre, share = self.limits.move(wanted)
+        progress.centre = centre.parameters
+        if not same_normaliser(centre.normaliser, wanted.normaliser):
+            progress.normaliser, progress.believed = centre.normaliser, None
+        return {"step_limited": share}
 
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
         if not hasattr(query, "id") or not isinstance(outcomes, list | tuple):
@@ -509,6 +546,7 @@ class Search(ABC, Generic[ConfigT]):
             "failures": progress.failures,
             "centre_return": progress.centre_return,
             **metrics,
+            **self._limit_move(),
         }
         progress.history.append(copy.deepcopy(counted))
         progress.iteration += 1

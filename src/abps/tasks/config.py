@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from abps.keywords import read_keywords
 from abps.settings import check_types, require, setting
+from abps.tasks.limits import Limits
 
 __all__ = ["HardwareConfig", "TaskConfig"]
 
@@ -31,6 +32,7 @@ class TaskConfig:
     wrapper: tuple[str, ...] = setting(
         (), "wrappers around it, the innermost first: Name of gymnasium.wrappers, module:Name, module:Name(key=value)"
     )
+    limits: Limits = setting(Limits(), "limits that every search keeps")
 
     def __post_init__(self) -> None:
         check_types(self)

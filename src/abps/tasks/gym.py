@@ -188,6 +188,7 @@ def _check(env: AnyEnv, config: TaskConfig) -> TaskSpec:
         gamma=config.gamma,
         horizon=config.horizon or limit or DEFAULT_HORIZON,
         reward_scale=config.reward_scale,
+        limits=config.limits,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from abps.arrays import Array
 from abps.errors import ConfigError
 from abps.settings import check_types
+from abps.tasks.limits import Limits
 
 __all__ = ["TaskSpec"]
 
@@ -32,6 +33,8 @@ class TaskSpec:
     horizon: int = 1000
     reward_scale: float | None = None
     """Rewards are divided by it before a search sees a return; None: found automatically by the search."""
+    limits: Limits = Limits()
+    """How far and how fast actions may change."""
 
     @cached_property
     def action_centre(self) -> Array:
@@ -42,6 +45,16 @@ class TaskSpec:
     def action_half(self) -> Array:
         """(a,): half of every action's range."""
         return (np.array(self.action_high) - np.array(self.action_low)) / 2.0
+
+    @cached_property
+    def action_rates(self) -> Array | None:
+        """(a,): the largest change of every action from one control step to the next; None: no limit."""
+        return self.limits.rates(self.action_half)
+
+    @cached_property
+    def action_start(self) -> Array:
+        """(a,): the action before the first step, from which its rate is counted."""
+        return self.limits.start(np.array(self.action_low), np.array(self.action_high))
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -63,3 +76,6 @@ class TaskSpec:
             raise ConfigError(f"horizon must be at least 1, got {self.horizon}")
         if self.reward_scale is not None and not (np.isfinite(self.reward_scale) and self.reward_scale > 0):
             raise ConfigError(f"reward_scale must be positive and finite, got {self.reward_scale}")
+        self.limits.rates(self.action_half)  # These raise when there are more or fewer numbers than actions.
+        self.limits.changes(self.action_half)
+        self.limits.start(np.array(self.action_low), np.array(self.action_high))
