@@ -4,6 +4,7 @@ import dataclasses
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -26,6 +27,7 @@ from abps.steps.base import StepRule
 from abps.steps.gradient import NormalisedGradient
 from abps.steps.walk import Walk
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.spec import TaskSpec
 
 PARTS = [find(family, kind) for family, kinds in KINDS.items() for kind in kinds]
 CONFIGS = [*PARTS, GP, BudgetConfig, RunConfig, TaskConfig, HardwareConfig]
@@ -216,3 +218,16 @@ def test_changes_that_make_no_sense_are_refused(changes: dict[str, str], message
 def test_values_out_of_range_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_types_are_checked_and_numbers_of_numpy_are_numbers() -> None:
+    spec = TaskSpec("toy", 1, 1, (np.float64(-1.0),), (np.float64(1.0),), horizon=np.int64(5))  # type: ignore[arg-type]
+    assert to_dict(BudgetConfig(episodes=np.int64(5)))["episodes"] == 5  # type: ignore[arg-type]
+    assert type(to_dict(BudgetConfig(episodes=np.int64(5)))["episodes"]) is int  # type: ignore[arg-type]
+    assert spec.horizon == 5
+    with pytest.raises(ConfigError, match="horizon must be of type int, got '5'"):
+        TaskSpec("toy", 1, 1, (-1.0,), (1.0,), horizon="5")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="step must be a StepRule, got 'walk'"):
+        LocalSearchConfig(step="walk")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"gp\.noise must be one of repeats, spread; got 0\.05"):
+        LocalSearchConfig(gp=GP(noise=0.05))  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def check_types(config: Any, where: str = "") -> None:
 
 def _check_plain(hint: Any, value: Any, name: str) -> None:
     try:
-        msgspec.convert(value, hint, strict=True)
+        msgspec.convert(_plain(value), hint, strict=True)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name} {_expected(hint, value)}") from error
     except TypeError:  # A type that only its own class knows.
@@ -100,7 +100,15 @@ def to_dict(config: Any) -> Any:
     if is_dataclass(config) and not isinstance(config, type):
         own = {item.name: to_dict(getattr(config, item.name)) for item in fields(config)}
         return {KIND: kind_of(type(config)), **own} if isinstance(config, Part) else own
-    return list(cast("tuple[Any, ...]", config)) if isinstance(config, tuple) else config
+    plain = _plain(config)
+    return list(cast("tuple[Any, ...]", plain)) if isinstance(plain, tuple) else plain
+
+
+def _plain(value: Any) -> Any:
+    """A value whose numbers are Python's own, not numpy's."""
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in cast("tuple[Any, ...]", value))
+    return value.item() if hasattr(value, "item") else value
 
 
 def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None) -> T:
