@@ -16,14 +16,10 @@ def main(name: str = "ars", episodes: int = 150) -> float:
     task = abps.make_task("pendulum")
     env = task.make_env()
     search = abps.make_search(name, task.spec, seed=2, budget=abps.BudgetConfig(episodes=episodes))
-    seed = 0
     while not search.stop():  # a dict of reasons; empty: go on
         query = search.ask()  # parameters, role, number of episodes, and a policy ready to run
-        outcomes = []
-        for _ in range(query.episodes):
-            outcomes.append(abps.run_episode(env, query.policy, seed=seed))
-            seed += 1
-        search.tell(query, outcomes)
+        # The query's seeds make it the same run every time, and that of `abps train`.
+        search.tell(query, [abps.run_episode(env, query.policy, seed) for seed in query.seeds])
     result = search.result()
     value = abps.run_episode(env, result.incumbent, seed=10_000).total()
     print(f"{name} used {result.episodes} episodes, {result.steps} steps: {', '.join(search.stop().values())}.")

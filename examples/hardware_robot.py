@@ -14,32 +14,51 @@ import gymnasium
 import numpy as np
 
 
+def layers_of(policy):
+    """The policy as layers: weights, bias, function, outputs at the end that the function leaves alone.
+
+    Along a path, weights and bias that move have an axis of knots in front.
+    """
+    if "layer_count" in policy:  # features and networks
+        names = ("weights", "bias", "function", "plain")
+        return [[policy[f"layer_{k}_{name}"] for name in names] for k in range(int(policy["layer_count"]))]
+    matrix = policy["weights"]  # one row per action, one column per observation
+    columns, bias = matrix.shape[1], "bias" in policy
+    matrix = np.column_stack([matrix, policy["bias"] if bias else np.zeros(len(matrix))])
+    if "path_knots" in policy:
+        knots = policy["path_knots"].reshape(-1, len(matrix), columns + bias)
+        matrix = knots if bias else np.concatenate([knots, np.zeros((*knots.shape[:2], 1))], axis=2)
+    return [[matrix[..., :-1], matrix[..., -1], "identity", 0]]
+
+
 def start(policy):
     """Return the controller of one episode: a function from an observation to an action, called once per step."""
     low, high = policy["action_low"], policy["action_high"]
     middle, half = (high + low) / 2, (high - low) / 2
-    matrix = policy["weights"]  # one row per action, one column per observation
-    if "bias" in policy:
-        matrix = np.column_stack([matrix, policy["bias"]])
-    knots, interval = matrix[None], 1
-    if "path_knots" in policy:  # the matrix moves from knot to knot during the episode, and rests at the last
-        knots, interval = policy["path_knots"].reshape(-1, *matrix.shape), int(policy["path_interval"])
-    step, last, action = 0, len(knots) - 1, policy.get("action_start")
+    clipped = str(policy.get("layer_squash", policy["kind"])) in ("clip", "clipped-linear")
+    functions = {"identity": np.array, "tanh": np.tanh, "sin": np.sin, "exp": np.exp, "square": np.square}
+    layers, interval, step = layers_of(policy), int(policy.get("path_interval", 1)), 0
+    action, rate = policy.get("action_start"), policy.get("action_rate")
+
+    def now(array, rank):
+        """An array between two knots, and at rest at the last; one that does not move has no axis of knots."""
+        if array.ndim == rank:
+            return array
+        last = len(array) - 1
+        before, share = min(step // interval, last), step % interval / interval
+        return (1 - share) * array[before] + share * array[min(before + 1, last)]
 
     def act(observation):
         nonlocal step, action
-        before, share = min(step // interval, last), step % interval / interval
-        now = (1 - share) * knots[before] + share * knots[min(before + 1, last)]
+        values = (observation - policy["observation_mean"]) / policy["observation_std"]
+        for weights, bias, function, plain in layers:
+            values = now(weights, 2) @ values + now(bias, 1)
+            active = len(values) - int(plain)
+            values[:active] = functions[str(function)](values[:active])
         step += 1
-        seen = (observation - policy["observation_mean"]) / policy["observation_std"]
-        wanted = now @ (np.append(seen, 1.0) if "bias" in policy else seen)
-        if str(policy["kind"]) == "clipped-linear":
-            wanted = np.clip(middle + wanted, low, high)
-        else:
-            wanted = middle + half * np.tanh(wanted)
-        if "action_rate" in policy:  # a limit of how fast actions may change
-            wanted = np.clip(wanted, action - policy["action_rate"], action + policy["action_rate"])
-        action = wanted
+        wanted = np.clip(middle + values, low, high) if clipped else middle + half * np.tanh(values)
+        # A limit of how fast actions may change: none is farther from the last one than the rate.
+        action = wanted if rate is None else np.clip(wanted, action - rate, action + rate)
         return action
 
     return act

@@ -61,7 +61,7 @@ def from_python() -> None:
     search = abps.make_search("ars", task.spec, seed=0, budget=abps.BudgetConfig(episodes=200))
     while not search.stop():
         query = search.ask()
-        search.tell(query, [abps.run_episode(env, query.policy) for _ in range(query.episodes)])
+        search.tell(query, [abps.run_episode(env, query.policy, seed) for seed in query.seeds])
     returns = [abps.run_episode(env, search.incumbent, seed=seed).total() for seed in range(5)]
     print(f"mean return after 200 episodes: {np.mean(returns):.2f}")
 

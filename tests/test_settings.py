@@ -86,7 +86,7 @@ def test_any_settings_survive_yaml(gamma, scale, name, ridges, features, step, s
         ({"plan": {"probes": "6"}}, "abs.plan.probes must be of type int, got '6'"),
         ({"plan": {"probes": True}}, "abs.plan.probes must be of type int, got True"),
         ({"plan": {"probes": None}}, "abs.plan.probes must be of type int, got None"),
-        ({"gp": {"refit": "cold"}}, "abs.gp.refit must be one of warm, full; got 'cold'"),
+        ({"gp": {"refit": "cold"}}, "abs.gp.refit must be one of warm, few, full; got 'cold'"),
         ({"step": {"kind": "wlak"}}, "unknown step 'wlak'; did you mean 'walk'"),
         ({"step": {"kind": "matern-52"}}, "unknown step 'matern-52'; known"),
         ({"step": {"kind": "scaled-direction", "probability": 0.7}}, "unknown setting abs.step.probability; known: "),
@@ -187,7 +187,7 @@ def test_changes_by_dotted_names(changes: dict[str, str], expected: LocalSearchC
         ({"reward_shift.x": "1"}, "reward_shift.x: reward_shift is a setting, not a group of settings"),
         ({"step.bound": "1"}, "unknown setting step.bound; known: "),
         ({"step": "normalised-gradient", "step.probability": "0.7"}, "unknown setting step.probability"),
-        ({"gp.refit": "cold"}, "gp.refit must be one of warm, full; got 'cold'"),
+        ({"gp.refit": "cold"}, "gp.refit must be one of warm, few, full; got 'cold'"),
         ({"gp.lengthscale_low": "0.2"}, "need 0 < lengthscale_low <= lengthscale_high"),
     ],
 )

@@ -23,6 +23,7 @@ from abps.settings import setting
 from abps.steps.base import Move, StepInput, StepRule
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import NormalisedGradient
+from abps.strategies.base import Strategy
 from abps.testing import (
     check_criterion,
     check_critics,
@@ -31,6 +32,7 @@ from abps.testing import (
     check_policy_class,
     check_search,
     check_step,
+    check_strategy,
 )
 
 ARS = ArsConfig(directions=3, top=2)
@@ -317,6 +319,65 @@ def test_wrong_searches_are_found(name: str, sentence: str) -> None:
 @dataclass(frozen=True)
 class OddSettings(Matern52):
     table: Any = None
+
+
+# ---- wrong strategies ----------------------------------------
+
+
+@dataclass(frozen=True)
+class SoundStrategy(Strategy):
+    """The seed of all wrong ones: it follows the best point."""
+
+    def start(self, mean: Array, rng: np.random.Generator) -> Any:
+        return Place(mean)
+
+    def ask(self, memory: Any, rng: np.random.Generator) -> Array:
+        return memory.place + rng.standard_normal((4, len(memory.place)))
+
+    def tell(self, memory: Any, points: Array, values: Array, rng: np.random.Generator) -> Any:
+        return Place(points[int(np.argmax(values))])
+
+    def current(self, memory: Any) -> Array:
+        return memory.place
+
+
+@dataclass
+class Place:
+    place: Array
+
+
+def unseeded(self: Any, memory: Any, rng: np.random.Generator) -> Array:
+    return memory.place + np.random.default_rng().standard_normal((4, len(memory.place)))
+
+
+def writing(self: Any, memory: Any, points: Array, values: Array, rng: np.random.Generator) -> Any:
+    memory.place = memory.place + 1.0
+    return memory
+
+
+def flat(self: Any, memory: Any, rng: np.random.Generator) -> Array:
+    return memory.place
+
+
+def forgetting(self: Any, mean: Array, rng: np.random.Generator) -> Any:
+    return mean
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "sentence"),
+    [
+        ("ask", unseeded, "must follow from its memory"),
+        ("tell", writing, "must follow from its memory"),
+        ("ask", flat, r"gave \(3,\), expected \(m, d\)"),
+        ("start", forgetting, "must be a dataclass"),
+        ("current", lambda self, memory: memory.place[0], "expected"),
+    ],
+)
+def test_wrong_strategies_are_found(method: str, wrong: Any, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_strategy(SoundStrategy())
+    monkeypatch.setattr(SoundStrategy, method, wrong)
+    with pytest.raises(AssertionError, match=sentence):
+        check_strategy(SoundStrategy())
 
 
 def test_settings_that_a_file_cannot_hold_are_found() -> None:

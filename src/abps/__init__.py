@@ -13,24 +13,32 @@ __all__ = [
     "AbpsError",
     "ArsConfig",
     "BudgetConfig",
+    "Comparison",
     "ConfigError",
+    "Evaluation",
     "Failed",
     "Limits",
     "LocalSearchConfig",
     "Normaliser",
     "NumericsError",
     "Policy",
+    "PopulationConfig",
     "Query",
     "RunError",
+    "RunResult",
     "SearchResult",
     "ShapeError",
     "Task",
     "TaskConfig",
     "TaskError",
     "TaskSpec",
+    "TrainedRun",
+    "TrainingEvent",
     "Trajectory",
     "__version__",
     "attempt_episode",
+    "compare",
+    "load",
     "load_policy",
     "make_search",
     "make_task",
@@ -39,18 +47,25 @@ __all__ = [
     "run_episode",
     "search_config",
     "task_config",
+    "train",
 ]
 
 if TYPE_CHECKING:
+    from abps.api.callbacks import TrainingEvent
+    from abps.api.compare import Comparison, compare
+    from abps.api.train import train
+    from abps.api.trained import RunResult, TrainedRun, load
     from abps.errors import AbpsError, ConfigError, NumericsError, RunError, ShapeError, TaskError
     from abps.normaliser import Normaliser
     from abps.policies import Policy, load_policy
     from abps.registry import register
     from abps.rollouts.episode import attempt_episode, run_episode
+    from abps.run.evaluation import Evaluation
     from abps.search.ars import ArsConfig
     from abps.search.base import Query, SearchResult
     from abps.search.budget import BudgetConfig
     from abps.search.local import LocalSearchConfig
+    from abps.search.population import PopulationConfig
     from abps.search.registry import make_search, register_search, search_config
     from abps.tasks.catalogue import task_config
     from abps.tasks.config import TaskConfig
@@ -60,15 +75,21 @@ if TYPE_CHECKING:
     from abps.trajectory import Failed, Trajectory
 
 _HOMES = {
+    "abps.api.callbacks": ("TrainingEvent",),
+    "abps.api.compare": ("Comparison", "compare"),
+    "abps.api.train": ("train",),
+    "abps.api.trained": ("RunResult", "TrainedRun", "load"),
     "abps.errors": ("AbpsError", "ConfigError", "NumericsError", "RunError", "ShapeError", "TaskError"),
     "abps.normaliser": ("Normaliser",),
     "abps.policies": ("Policy", "load_policy"),
     "abps.registry": ("register",),
     "abps.rollouts.episode": ("attempt_episode", "run_episode"),
+    "abps.run.evaluation": ("Evaluation",),
     "abps.search.ars": ("ArsConfig",),
     "abps.search.base": ("Query", "SearchResult"),
     "abps.search.budget": ("BudgetConfig",),
     "abps.search.local": ("LocalSearchConfig",),
+    "abps.search.population": ("PopulationConfig",),
     "abps.search.registry": ("make_search", "register_search", "search_config"),
     "abps.tasks.catalogue": ("task_config",),
     "abps.tasks.config": ("TaskConfig",),

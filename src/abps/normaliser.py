@@ -86,6 +86,16 @@ class Normaliser:
         m2 = self.m2 + other.m2 + np.square(other.mean - self.mean) * other.count
         return Normaliser(self.count + other.count, self.mean, m2)
 
+    def with_scales(self) -> "Normaliser":
+        """Return the statistics with a spread for sensors that did not move: the size of their mean, at least one.
+
+        For statistics of a few episodes that are kept for ever: such a sensor may well move later (a goal that is drawn
+        anew for every episode), and must not then be a million spreads away.
+        """
+        size = np.maximum(1.0, np.abs(self.mean))
+        still = self.std <= STD_FLOOR * size
+        return Normaliser(self.count, self.mean, np.where(still, self.count * np.square(size), self.m2))
+
     def apply(self, observations: NDArray[np.floating]) -> Array:
         """Return (observations − mean) / std; the last axis is s."""
         return (np.asarray(observations, dtype=np.float64) - self.mean) / self.std

@@ -1,4 +1,4 @@
-"""Reading `.npz` and `.npy` files from strangers: no pickle, and every size is checked before memory is reserved for it.
+"""Reading `.npz` and `.npy` files from strangers: no pickle, and every size is checked before memory is reserved.
 
 `numpy.load` believes what an array's header claims and unpacks whatever the archive holds. Here the caller says which
 arrays there may be and how large they may be; a member that claims, or unpacks to, anything else is refused.

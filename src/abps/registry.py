@@ -28,6 +28,8 @@ BASES = {
     "probing": "abps.acquisition.probing.Probing",
     "step": "abps.steps.base.StepRule",
     "plan": "abps.search.plan.Plan",
+    "strategy": "abps.strategies.base.Strategy",
+    "optimiser": "abps.optimisers.base.Optimiser",
 }
 """What a part of each family derives from."""
 
@@ -35,10 +37,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "search": {
         "local": "abps.search.local:LocalSearchConfig",
         "ars": "abps.search.ars:ArsConfig",
+        "population": "abps.search.population:PopulationConfig",
+        "box": "abps.search.box:BoxSearchConfig",
     },
     "policy": {
         "linear-tanh": "abps.policies.linear:LinearTanh",
         "clipped-linear": "abps.policies.linear:ClippedLinear",
+        "fourier": "abps.policies.features:Fourier",
+        "radial": "abps.policies.features:Radial",
+        "mlp": "abps.policies.mlp:Mlp",
     },
     "observations": {
         "raw": "abps.policies.observations:RawObservations",
@@ -61,11 +68,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "kernel": {
         "squared-exponential": "abps.model.kernel:SquaredExponential",
         "matern-52": "abps.model.kernel:Matern52",
+        "behaviour": "abps.model.behaviour:Behaviour",
     },
     "prior": {
         "constant": "abps.model.prior:ConstantPrior",
         "advantage": "abps.model.prior:AdvantagePrior",
         "ascent": "abps.model.ascent_prior:AscentPrior",
+        "model-based": "abps.model.model_prior:ModelBasedPrior",
     },
     "aggregation": {
         "softmax": "abps.model.aggregation:Softmax",
@@ -92,6 +101,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "plan": {
         "centre-then-probes": "abps.search.plan:CentreThenProbes",
         "paths": "abps.search.plan:PathsAroundCentre",
+    },
+    "strategy": {
+        "cma": "abps.strategies.cma_es:CmaEs",
+        "openai-es": "abps.strategies.openai_es:OpenAiEs",
+        "snes": "abps.strategies.snes:Snes",
+        "particle-swarm": "abps.strategies.particle_swarm:ParticleSwarm",
+    },
+    "optimiser": {
+        "turbo": "abps.optimisers.turbo:Turbo",
+        "confidence-region": "abps.optimisers.confidence:ConfidenceRegion",
+        "search-distribution": "abps.optimisers.distribution:SearchDistribution",
+        "random-trees": "abps.optimisers.trees:RandomTrees",
     },
 }
 

@@ -7,8 +7,9 @@ gives the same numbers whatever happened before, in which process, and after how
 import zlib
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["episode_seed", "generator", "integer_seed"]
+__all__ = ["episode_seed", "generator", "integer_seed", "sobol"]
 
 
 def _entropy(seed: int, path: tuple[str | int, ...]) -> list[int]:
@@ -44,3 +45,14 @@ def episode_seed(seed: int, episode: int, attempt: int = 0) -> int:
         attempt: how often it was tried before.
     """
     return integer_seed(seed, "episode", episode, attempt)
+
+
+def sobol(rng: np.random.Generator, dimension: int, count: int) -> NDArray[np.float64]:
+    """Return scrambled Sobol points (count, dimension) of the unit cube.
+
+    They are drawn up to the next power of two, as the sequence wants, and cut.
+    """
+    from scipy.stats import qmc  # Slow to import, and few need it.
+
+    power = int(np.ceil(np.log2(max(count, 2))))
+    return qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(power)[:count]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import msgspec
 
 from abps.errors import ConfigError
+from abps.keywords import split_list
 from abps.registry import find, kind_of, nearest
 
 __all__ = [
@@ -70,7 +71,7 @@ def check_types(config: Any, where: str = "") -> None:
     Raises:
         ConfigError: names the field, what it takes and what came.
     """
-    hints = typing.get_type_hints(type(config))
+    hints = typing.get_type_hints(cast("type[Any]", type(config)))
     for item in fields(config):
         value, hint, name = getattr(config, item.name), hints[item.name], f"{where}{item.name}"
         arms = _arms(hint)
@@ -179,10 +180,12 @@ def _changed(old: Any, new: Any, name: str) -> Any:
 
 def _read(value: Any, default: Any) -> Any:
     """A value from text; a setting that is a list takes its values separated by commas."""
+    if isinstance(value, tuple):
+        return list(cast("tuple[Any, ...]", value))
     if not isinstance(value, str):
-        return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+        return value
     if isinstance(default, list):
-        return [_scalar(part.strip()) for part in value.split(",")]
+        return [_scalar(part) for part in split_list(value)]
     return value if isinstance(default, str) else _scalar(value)
 
 
@@ -222,7 +225,7 @@ def _arms(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
 
 
-def _group(arms: tuple[Any, ...]) -> type | None:
+def _group(arms: tuple[Any, ...]) -> type[Any] | None:
     """The group of settings or family of parts among the alternatives of a type."""
     return next((arm for arm in arms if isinstance(arm, type) and (is_dataclass(arm) or issubclass(arm, Part))), None)
 

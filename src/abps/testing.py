@@ -31,9 +31,11 @@ from abps.model.kernel import FastKernel, Hyper, Kernel
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.normaliser import Normaliser
-from abps.policies.base import FastControl, PolicyClass
+from abps.policies.base import FastControl, Layered, PolicyClass, PriorMetric, ScaledInputs
+from abps.policies.layers import SQUASHES, forward
 from abps.policies.linear import ClippedLinear
-from abps.policies.policy import RESERVED, PolicySpace, load_policy
+from abps.policies.path import ParameterPath
+from abps.policies.policy import PolicySpace, is_reserved, load_policy
 from abps.registry import check_part
 from abps.rollouts.episode import attempt_episode
 from abps.run.checkpoint import reloaded
@@ -42,6 +44,7 @@ from abps.seeding import generator, integer_seed
 from abps.settings import Part, from_dict, to_dict
 from abps.state import restore, save
 from abps.steps.base import Move, StepInput, StepRule
+from abps.strategies.base import Strategy
 from abps.tasks.gym import Task, make_task
 from abps.tasks.lqr import make_env
 from abps.tasks.spec import TaskSpec
@@ -55,6 +58,7 @@ __all__ = [
     "check_policy_class",
     "check_search",
     "check_step",
+    "check_strategy",
 ]
 
 SPEC = TaskSpec("check", observation_dim=3, action_dim=2, action_low=(-1.0, -0.5), action_high=(1.0, 2.5), horizon=20)
@@ -176,6 +180,31 @@ def check_policy_class(policy_class: PolicyClass, spec: TaskSpec = SPEC) -> None
     )
     _close(_dense(policy_class.metric(spec, theta, inputs, weights), d, name), expected / a, f"{name}.metric")
     _check_policy_files(space, theta, name)
+    _check_policy_offers(space, theta, inputs, weights, name)
+
+
+def _check_policy_offers(space: PolicySpace, theta: Array, inputs: Array, weights: Array, name: str) -> None:
+    """What a policy class may offer beside the contract."""
+    policy_class, spec, start = space.policy_class, space.spec, space.initial()
+    if isinstance(policy_class, Layered):
+        layers = policy_class.layers(spec, theta)
+        own = SQUASHES[layers.squash].actions(spec, forward(layers.layers, inputs)[-1])
+        _close(own, policy_class.actions(spec, theta, inputs), f"{name}.layers must act as `actions` does", 1e-9)
+        ends = (policy_class.layers(spec, end).layers for end in (start, theta))
+        for middle, *pair in zip(policy_class.layers(spec, 0.5 * (start + theta)).layers, *ends, strict=True):
+            for part in ("weights", "bias"):
+                between = 0.5 * (getattr(pair[0], part) + getattr(pair[1], part))
+                _close(getattr(middle, part), between, f"{name}.layers must be affine in the parameters", 1e-9)
+    if isinstance(policy_class, PriorMetric):
+        prior = _dense(policy_class.prior_metric(spec, inputs, weights), theta.size, name)
+        least = float(np.linalg.eigvalsh(prior)[0])
+        _expect(least > 0.0, f"{name}.prior_metric must be positive definite; an eigenvalue is {least:.2g}")
+        blocks = policy_class.metric(spec, theta, inputs, weights)
+        same = policy_class.prior_metric(spec, inputs, weights).shape == blocks.shape
+        _expect(same, f"{name}.prior_metric must have the blocks of `metric`")
+    if isinstance(policy_class, ScaledInputs) and policy_class.standardise:
+        first, other = (policy_class.actions(spec, start, given) for given in (inputs, 1.0 - 3.0 * inputs))
+        _close(first, other, f"{name}: with `standardise` the initial policy must act alike under every normaliser")
 
 
 def _dense(blocks: Array, d: int, name: str) -> Array:
@@ -193,7 +222,7 @@ def _dense(blocks: Array, d: int, name: str) -> Array:
 def _check_policy_files(space: PolicySpace, theta: Array, name: str) -> None:
     spec, policy_class = space.spec, space.policy_class
     arrays = policy_class.to_arrays(spec, theta)
-    taken = RESERVED.intersection(arrays)
+    taken = [name for name in arrays if is_reserved(name)]
     _expect(not taken, f"{name}.to_arrays uses the reserved names {', '.join(sorted(taken))}")
     again = policy_class.from_arrays(spec, arrays)
     _expect(np.array_equal(again, theta), f"{name}.from_arrays must give back what to_arrays was given, bit for bit")
@@ -212,9 +241,15 @@ def _check_policy_files(space: PolicySpace, theta: Array, name: str) -> None:
         moved = space.policy(space.remapped(theta, normaliser, wider), wider)
         what = f"{name}: the array `weights` must multiply the inputs, as re-mapping takes it; call it something else"
         _close(moved.actions(observations), policy.actions(observations), what, 1e-8)
-    if isinstance(policy_class, FastControl):
+    if isinstance(policy_class, FastControl | Layered):
         one = np.stack([policy.act(observation) for observation in observations])
-        _close(one, policy.actions(observations), f"{name}.controller must act as `actions` does", 1e-9)
+        _close(one, policy.actions(observations), f"{name}: its controller must act as `actions` does", 1e-9)
+    path = ParameterPath(np.stack([theta, space.initial(), 0.5 * theta]), 2)
+    act = space.policy(theta, normaliser, path).start()
+    for step in range(6):
+        row = observations[step % 4]
+        expected = space.actions(path.at(step), row[None], normaliser)[0]
+        _close(act(row), expected, f"{name}: a policy that moves must act as its parameters at each step do", 1e-9)
 
 
 def check_criterion(criterion: Criterion) -> None:
@@ -273,6 +308,34 @@ def check_step(step: StepRule, moves: int = 3) -> None:
         _expect(np.array_equal(again.centre, move.centre), what)
         _expect(_same(save(again.memory), save(move.memory)), what)
         memory = memory if move.memory is None else move.memory
+
+
+def check_strategy(strategy: Strategy, dimension: int = 3, generations: int = 4) -> None:
+    """Generations that follow from memory, values and numbers alone, also after the memory was saved and restored."""
+    check_part_settings(strategy)
+    name, mean = type(strategy).__qualname__, np.full(dimension, 0.5)
+    what = f"{name} must follow from its memory and what it is given alone, and leave the memory as it was"
+
+    def started() -> Any:
+        return strategy.start(mean.copy(), generator(0, "check-strategy-start"))
+
+    memory = started()
+    for number in range(generations):
+        copied = _through_a_checkpoint(memory, f"the memory of {name}", like=started())
+        asked = [strategy.ask(item, generator(0, "check-strategy", number)) for item in (memory, copied)]
+        points, shape = asked[0], np.shape(asked[0])
+        _expect(len(shape) == 2 and shape[0] > 0 and shape[1] == dimension, f"{name}.ask gave {shape}, expected (m, d)")
+        _expect(bool(np.all(np.isfinite(points))), f"{name}.ask gave points that are not finite")
+        _expect(np.array_equal(asked[0], asked[1]), what)
+        values, before = -np.sum(np.square(points), axis=1), reloaded(save(memory))
+        told = [
+            strategy.tell(item, points.copy(), values.copy(), generator(0, "check-strategy", number))
+            for item in (memory, copied)
+        ]
+        _expect(_same(save(told[0]), save(told[1])) and _same(reloaded(save(memory)), before), what)
+        memory, centre = told[0], strategy.current(told[0])
+        _expect(np.shape(centre) == (dimension,), f"{name}.current gave {np.shape(centre)}, expected (d,)")
+        _expect(bool(np.all(np.isfinite(centre))), f"{name}.current gave a point that is not finite")
 
 
 def _model(number: int) -> Model:

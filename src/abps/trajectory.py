@@ -4,7 +4,7 @@ Shapes: T steps, s observation size, a action size. Observations and actions are
 use, in memory and on disk alike), rewards float64 (so that a return is the same number wherever it is summed).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,6 +90,8 @@ class Failed:
     """
 
     reason: str
+    traceback: str = field(default="", repr=False, compare=False)
+    """Of the exception behind it, where there was one."""
 
 
 Outcome = Trajectory | Failed

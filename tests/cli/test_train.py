@@ -232,3 +232,60 @@ def test_a_run_that_only_fails_ends_with_an_error(abps: Call, here: Path, monkey
     assert "3 episodes in a row failed" in answer.err
     assert "no power" in answer.err
     assert "no power" in (here / RUN / "FAILED").read_text()
+
+
+# ---- files, starts and loggers ---------------------------------------------------------------------------------------
+
+
+def test_a_settings_file_comes_before_options(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "8", "--gamma", "0.9", "--quiet").code == 0
+    assert abps("train", "--config", RUN, "--seed", "1", "--directions", "3", "--quiet").code == 0
+    first, second = (yaml.safe_load((RUN.with_name(f"seed-{n}") / "config.yaml").read_text()) for n in (0, 1))
+    assert second["search"]["settings"].pop("directions") == 3
+    assert first["search"]["settings"].pop("directions") == 2
+    assert {**first, "seed": 1} == second
+    answer = abps("train", "--config", "nowhere.yaml")
+    assert (answer.code, answer.err) == (2, "abps train: nowhere.yaml is missing\n")
+
+
+def test_a_run_starts_from_another_one(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "8", "--quiet").code == 0
+    assert abps("train", *LQR, "--episodes", "8", "--seed", "1", "--initial", RUN, "--quiet").code == 0
+    started = RUN.with_name("seed-1")
+    assert f"initial: {RUN}/policy/current.npz (checksum " in (started / "config.yaml").read_text()
+    assert abps("resume", started, "--episodes", "12", "--quiet").code == 0
+    answer = abps("train", *LQR, "--seed", "2", "--initial", "nowhere")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert not RUN.with_name("seed-2").exists()
+
+
+def test_an_environment_is_made_again_as_it_was(abps: Call, here: Path) -> None:
+    words = ("Pendulum-v1", "--search", "ars", "--horizon", "10", "--directions", "2", "--top", "2", "--quiet")
+    words = (*words, "--env-kwargs", "g=2.5", "--wrapper", "ClipReward(min_reward=-1,max_reward=0)", "--episodes", "8")
+    assert abps("train", *words).code == 0
+    run = Path("runs/Pendulum-v1/ars/seed-0")
+    task = yaml.safe_load((run / "config.yaml").read_text())["task"]
+    assert (task["env_kwargs"], task["wrapper"]) == (["g=2.5"], ["ClipReward(min_reward=-1,max_reward=0)"])
+    returns = json.loads(abps("evaluate", run, "--json", "--episodes", "3").out)["returns"]
+    assert all(-10.0 <= value <= 0.0 for value in returns)
+    assert abps("resume", run, "--episodes", "12", "--quiet").code == 0
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_logger_that_cannot_begin_leaves_no_run_behind(
+    abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    if there:
+        assert abps("train", *LQR, "--episodes", "4", "--quiet").code == 0
+    kept = (RUN / "journal.jsonl").read_bytes() if there else b""
+    answer = abps("train", *LQR, "--episodes", "8", "--log", "tensorboard", "--overwrite")
+    assert answer.err == "abps train: TensorBoard logging needs tensorboardX: pip install 'abps[tensorboard]'\n"
+    assert [path.name for path in RUN.parent.iterdir()] == (["seed-0"] if there else [])
+    assert not there or (RUN / "journal.jsonl").read_bytes() == kept
+
+
+def test_counts_agree_with_their_nouns(abps: Call, here: Path) -> None:
+    answer = abps("train", *LQR, "--episodes", "1")
+    assert "ars used 1 episode of abps.tasks.lqr:make_env" in answer.out
+    assert "1 of 1 episode is used" in (RUN / "DONE").read_text()

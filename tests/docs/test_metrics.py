@@ -24,6 +24,7 @@ SMALLER = {
     "plan.first_paths": "2",
     "probing.starts": "2",
     "step.max_steps": "5",
+    "optimiser.first_points": "3",
     "prior.critics.transitions": "100",
     "prior.critics.features.size": "8",
 }

@@ -70,6 +70,10 @@ class SlowEnv(TinyEnv):
         return super().step(action)
 
 
+BOX = ("turbo", "crbo", "klbo", "rducb")
+"""The Bayesian optimisers in a box."""
+
+
 def searches() -> list[str]:
     """The names in the registry: `abs` is the paper's ABS with critics in closed form, `abs@cpu` the preset's."""
     from abps.search.registry import SEARCHES
@@ -103,6 +107,10 @@ def tiny_config(
         few = replace(config.prior.critics, episodes=4, features=8, rows=60, replay=50)
         plan = replace(config.plan, first_paths=2, window=4, path_size=min(max(design_std, 1e-3), 1.0))
         return replace(config, prior=replace(config.prior, critics=few), plan=plan, **changes)
+    if hasattr(config, "strategy"):
+        return _tiny_population(config, design_std, changes)
+    if search in BOX:
+        return replace(config, optimiser=replace(config.optimiser, first_points=3, window=6), **changes)
     config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)
     if search in ("abs", "mpd", "gibo"):
         config = replace(config, probing=replace(config.probing, starts=4, radius=radius))
@@ -110,6 +118,18 @@ def tiny_config(
         small = Lstd(features=Split(size=8), members=2, transitions=60, replay=50, groups=2)
         config = replace(config, prior=replace(config.prior, critics=critics or small))
     return config
+
+
+def _tiny_population(config: Any, design_std: float, changes: dict[str, Any]) -> Any:
+    """A population of four; it cannot be re-mapped, so that an asked-for re-mapping is switched off."""
+    from abps.settings import replace
+
+    spread = "sigma" if hasattr(config.strategy, "sigma") else "std"
+    strategy = replace(config.strategy, population=4, **{spread: design_std})
+    observations = changes.get("observations", config.observations)
+    if observations.remaps:
+        changes = {**changes, "observations": replace(observations, remap=False)}
+    return replace(config, strategy=strategy, **changes)
 
 
 def make_run(
@@ -180,6 +200,8 @@ class Zygote:
 
 def serve() -> None:
     """Fork a session for every request; the sessions' own output goes to standard error."""
+    import cma  # noqa: F401
+
     import abps.critics.closed_form
     import abps.run.loop
     import abps.search.ars

@@ -11,13 +11,14 @@ import pytest
 from abps.cli import export as command
 from abps.errors import ConfigError, NumericsError, RunError
 from abps.export import FORMATS, c_policy, export_policy, numpy_policy, onnx_policy
-from abps.export.form import LinearPolicyArrays, check, safe_text, sample_observations
+from abps.export.form import PolicyArrays, check, safe_text, sample_observations
 from abps.normaliser import Normaliser
 from abps.policies import load_policy
-from abps.policies.base import LinearForm, PolicyClass
+from abps.policies.base import Layered, PolicyClass
 from abps.policies.linear import LinearTanh
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import KINDS, find
+from abps.settings import replace
 from abps.tasks.spec import TaskSpec
 
 ACT = {"numpy": numpy_policy.act_numpy, "onnx": onnx_policy.act_onnx, "c": c_policy.act_c}
@@ -37,9 +38,11 @@ def make_policy(kind: str = "linear-tanh", *, name: str = "hopper", observations
         tuple(-1.0 - np.arange(actions)),
         tuple(np.linspace(0.5, 3.0, actions)),
     )
-    weights = rng.normal(scale=0.5, size=actions * observations)
-    weights.reshape(actions, observations)[:, 0] *= 1e-6
-    return PolicySpace(find("policy", kind)(), spec).policy(weights, Normaliser.empty(observations).add(data))
+    space = PolicySpace(find("policy", kind)(), spec)
+    parameters = space.initial() + rng.normal(scale=0.5, size=space.size)
+    if kind in ("linear-tanh", "clipped-linear"):
+        parameters.reshape(actions, observations)[:, 0] *= 1e-6
+    return space.policy(parameters, Normaliser.empty(observations).add(data))
 
 
 @pytest.mark.parametrize("kind", list(KINDS["policy"]))
@@ -69,15 +72,35 @@ def test_one_action_one_observation(target: str, tmp_path: Path) -> None:
     assert done.error < 1e-12
 
 
-@pytest.mark.parametrize("damage", ["mean", "std", "weights", "low", "high"])
+@pytest.mark.parametrize("damage", ["mean", "std", "low", "high"])
 @pytest.mark.parametrize("target", FORMATS)
 def test_the_check_notices_every_wrong_number(target: str, damage: str, tmp_path: Path) -> None:
-    """Negative control: leave out the normaliser, a bound or a weight, and the comparison must fail."""
+    """Negative control: leave out the normaliser or a bound, and the comparison must fail."""
     policy = make_policy(observations=3, actions=2)
-    right = LinearPolicyArrays.of(policy)
-    values = {name: getattr(right, name) for name in ("weights", "mean", "std", "low", "high")}
-    values[damage] = values[damage] * 1.001 + 0.001
-    WRITE[target](LinearPolicyArrays(task=right.task, squash=right.squash, **values), tmp_path)
+    right = PolicyArrays.of(policy)
+    WRITE[target](replace(right, **{damage: getattr(right, damage) * 1.001 + 0.001}), tmp_path)
+    with pytest.raises(NumericsError, match="differs from the policy"):
+        check(policy, lambda observations: ACT[target](tmp_path, observations), target)
+
+
+@pytest.mark.parametrize("damage", ["weights", "bias", "function", "plain"])
+@pytest.mark.parametrize(("kind", "place"), [("linear-tanh", 0), ("fourier", 0), ("radial", 1), ("mlp", 0)])
+@pytest.mark.parametrize("target", ["numpy", "onnx"])
+def test_the_check_notices_every_wrong_layer(target: str, kind: str, place: int, damage: str, tmp_path: Path) -> None:
+    """Negative control; C is written from the same layers, and its checks above cost a compiler each."""
+    policy = make_policy(kind, observations=3, actions=2)
+    right = PolicyArrays.of(policy)
+    layer = right.layers[place]
+    value = {
+        "weights": layer.weights + 0.001,
+        "bias": layer.bias + 0.001,
+        "function": "sin" if layer.function == "tanh" else "tanh",
+        "plain": layer.plain + 1,
+    }[damage]
+    if kind == "linear-tanh" and damage in ("function", "plain"):
+        return  # Its only layer has no function.
+    layers = (*right.layers[:place], layer._replace(**{damage: value}), *right.layers[place + 1 :])
+    WRITE[target](replace(right, layers=layers), tmp_path)
     with pytest.raises(NumericsError, match="differs from the policy"):
         check(policy, lambda observations: ACT[target](tmp_path, observations), target)
 
@@ -92,10 +115,10 @@ def test_unverified_files_are_not_handed_out(tmp_path: Path, monkeypatch: pytest
 def test_single_precision_would_be_noticed() -> None:
     """Why everything is float64: with float32 a sensor that hardly moves costs more than the tolerance."""
     policy = make_policy()
-    f = LinearPolicyArrays.of(policy)
+    f = PolicyArrays.of(policy)
 
     def single(observations: np.ndarray) -> np.ndarray:
-        o, m, s, w = (x.astype(np.float32) for x in (observations, f.mean, f.std, f.weights))
+        o, m, s, w = (x.astype(np.float32) for x in (observations, f.mean, f.std, f.layers[0].weights))
         return f.centre + f.half * np.tanh(((o - m) / s) @ w.T)
 
     with pytest.raises(NumericsError):
@@ -120,7 +143,7 @@ def test_numpy_file_takes_batches_and_refuses_wrong_sizes(tmp_path: Path) -> Non
     path = export_policy(policy, "numpy", tmp_path).files[0]
     space: dict = {"__name__": "policy"}
     exec(compile(path.read_text(), str(path), "exec"), space)  # noqa: S102 - our own file, just written
-    batch = sample_observations(LinearPolicyArrays.of(policy), 8)
+    batch = sample_observations(PolicyArrays.of(policy), 8)
     np.testing.assert_allclose(space["act"](batch)[2], policy(batch[2]), atol=1e-9)
     with pytest.raises(ValueError, match="expected 11 numbers"):
         space["act"](np.zeros(10))
@@ -152,7 +175,7 @@ def test_without_onnx_the_message_says_what_to_install(tmp_path: Path, monkeypat
 
 
 class Bent(PolicyClass):
-    """A class that says nothing of a linear form: whatever it does with its inputs, no exporter can write it."""
+    """A class that says nothing of layers: whatever it does with its inputs, no exporter can write it."""
 
     def initial(self, spec):
         return np.zeros(spec.observation_dim)
@@ -183,7 +206,7 @@ def test_unknown_kinds_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_policy_class_can_be_exported() -> None:
-    assert all(isinstance(find("policy", kind)(), LinearForm) for kind in KINDS["policy"])
+    assert all(isinstance(find("policy", kind)(), Layered) for kind in KINDS["policy"])
 
 
 def _execute(*words: str) -> int:

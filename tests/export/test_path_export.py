@@ -13,10 +13,12 @@ import pytest
 
 from abps.errors import ConfigError, NumericsError
 from abps.export import FORMATS, c_policy, export_policy, numpy_policy
-from abps.export.form import LinearPath, LinearPolicyArrays, check
+from abps.export.form import PolicyArrays, check
 from abps.normaliser import Normaliser
 from abps.policies import load_policy
+from abps.policies.features import Fourier, Radial
 from abps.policies.linear import ClippedLinear, LinearTanh
+from abps.policies.mlp import Mlp
 from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.run.hardware import create_hardware_run, open_hardware_run
@@ -32,6 +34,7 @@ from abps.trajectory import Trajectory
 ROOT = Path(__file__).resolve().parents[2]
 ACT = {"numpy": numpy_policy.act_numpy, "c": c_policy.act_c}
 CLASSES = [LinearTanh, ClippedLinear]
+LAYERED = [Fourier(features=6), Radial(features=5, linear=False), Mlp(hidden=(4, 3)), Mlp(output_only=True)]
 KNOTS, INTERVAL = 5, 7
 
 
@@ -48,10 +51,11 @@ def make_policy(
 ) -> Policy:
     """A random policy with skewed bounds and a normaliser; `knots` 0 leaves it at rest."""
     rng = np.random.default_rng([knots, interval])
+    policy_class = kind(bias=bias) if isinstance(kind, type) else kind
     spec = TaskSpec("arm", 4, 2, (-1.0, -2.0), (0.5, 3.0), limits=limits or Limits())
-    space = PolicySpace(kind(bias=bias), spec)
+    space = PolicySpace(policy_class, spec)
     normaliser = Normaliser.empty(4).add(rng.normal(2.0, 0.5, (100, 4)))
-    moves = rng.normal(scale=0.4, size=(max(knots, 1), space.size))
+    moves = space.initial() + rng.normal(scale=0.4, size=(max(knots, 1), space.size))
     return space.policy(moves[0], normaliser, ParameterPath(moves, interval) if knots else None)
 
 
@@ -101,27 +105,40 @@ def test_exported_paths_act_the_same(
 def test_the_check_notices_every_wrong_number_of_a_path(target: str, damage: str, tmp_path: Path) -> None:
     """Negative control; `shift` starts the path at its second knot."""
     policy = make_policy()
-    right = LinearPolicyArrays.of(policy)
-    path = right.path
-    assert path is not None
-    weights, bias, interval = path.weights.copy(), path.bias.copy(), path.interval
+    right = PolicyArrays.of(policy)
+    layer, changes = right.layers[0], dict[str, Any]()
+    weights, bias = layer.weights.copy(), layer.bias.copy()
     if damage == "weights":
         weights[-1, 1, 2] += 0.001
     elif damage == "bias":
         bias[2] += 0.001
     elif damage == "interval":
-        interval += 1
+        changes["interval"] = right.interval + 1
     elif damage == "shift":
-        weights, bias = weights[1:], bias[1:]
-    wrong = None if damage == "no path" else LinearPath(weights, bias, interval)
+        weights, bias, changes["knots"] = weights[1:], bias[1:], right.knots - 1
+    else:
+        weights, bias, changes["knots"] = weights[0], bias[0], 0
+    changes["layers"] = (layer._replace(weights=weights, bias=bias),)
     write = {"numpy": numpy_policy.write_numpy, "c": c_policy.write_c}[target]
-    write(replace(right, path=wrong), tmp_path)
+    write(replace(right, **changes), tmp_path)
     with pytest.raises(NumericsError, match="differs from the policy"):
         check(policy, lambda observations: ACT[target](tmp_path, observations), target)
 
 
+@pytest.mark.parametrize("policy_class", LAYERED, ids=lambda policy_class: type(policy_class).__name__)
+@pytest.mark.parametrize("target", list(ACT))
+def test_paths_of_features_and_networks_are_exported(target: str, policy_class: Any, tmp_path: Path) -> None:
+    policy = make_policy(policy_class)
+    done = export_policy(policy, target, tmp_path)
+    assert done.error is not None
+    assert done.error < 1e-12
+    observations, expected = episode(policy)
+    np.testing.assert_allclose(ACT[target](tmp_path, observations), expected, atol=1e-12)
+    assert np.abs(expected - episode(make_policy(policy_class, knots=0))[1]).max() > 0.1
+
+
 @pytest.mark.parametrize("knots", [0, KNOTS])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", [*CLASSES, *LAYERED])
 @pytest.mark.parametrize("target", list(ACT))
 def test_exported_policies_keep_the_rate(target: str, kind: Any, knots: int, tmp_path: Path) -> None:
     policy = make_policy(kind, knots=knots, limits=RATE)
@@ -140,7 +157,7 @@ def test_exported_policies_keep_the_rate(target: str, kind: Any, knots: int, tmp
 @pytest.mark.parametrize("target", list(ACT))
 def test_the_check_notices_a_wrong_rate(target: str, damage: str, tmp_path: Path) -> None:
     policy = make_policy(knots=0, limits=RATE)
-    right = LinearPolicyArrays.of(policy)
+    right = PolicyArrays.of(policy)
     assert right.rate is not None
     assert right.start is not None
     wrong = {"rate": {"rate": right.rate * 1.01}, "start": {"start": right.start + 0.01}, "none": {"rate": None}}
@@ -248,7 +265,13 @@ def page_start(policy_file: Path) -> Any:
 @pytest.mark.parametrize("knots", [0, KNOTS])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
-    ("start", "kind"), [(robot_start, LinearTanh), (robot_start, ClippedLinear), (page_start, LinearTanh)]
+    ("start", "kind"),
+    [
+        (robot_start, LinearTanh),
+        (robot_start, ClippedLinear),
+        (page_start, LinearTanh),
+        *((robot_start, policy_class) for policy_class in LAYERED),
+    ],
 )
 def test_the_robots_numpy_follows_the_policy_file(
     start: Any, kind: Any, bias: bool, knots: int, limits: Limits | None, tmp_path: Path
@@ -282,7 +305,7 @@ def test_a_robot_that_knows_numpy_only_trains_with_abs(tmp_path: Path) -> None:
                 break
             query = run.write_policy(request)
             with np.load(query, allow_pickle=False) as arrays:
-                assert ("path_knots" in arrays) == (request.role == "path")
+                assert ("path_knots" in arrays) == (request.role in ("path", "scout"))
             told = tmp_path / "episode.npz"
             arguments, sys.argv = sys.argv, ["robot", str(query), str(told)]
             try:
@@ -323,5 +346,5 @@ def test_an_episode_that_ignores_the_path_is_remarked_on(tmp_path: Path) -> None
             told = run.tell(
                 Trajectory.build(observations, actions, rng.normal(size=30), terminated=False, truncated=True)
             )
-            assert bool(told.warnings) == (request.role == "path")
+            assert bool(told.warnings) == (request.role in ("path", "scout"))
             request = run.ask()

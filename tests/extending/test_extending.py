@@ -31,6 +31,7 @@ from abps.search.plan import CentreThenProbes
 from abps.search.registry import search_config
 from abps.settings import from_dict, replace, to_dict
 from abps.tasks.config import TaskConfig
+from abps.testing import check_strategy
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "extending"
 TASK = TaskConfig(id="small_lqr:make_env", name="small-lqr", gamma=0.95, horizon=30)
@@ -151,6 +152,17 @@ def test_a_search_from_outside_trains_and_resumes_bit_for_bit(tmp_path: Path) ->
     records = contents(tmp_path / "a")["metrics.jsonl"]
     assert len(records) == 16
     assert len({record["mutation_std"] for record in records}) > 5
+
+
+def test_a_strategy_from_outside_trains_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    from cross_entropy import CrossEntropy
+
+    check_strategy(CrossEntropy())
+    settings = settings_of(abps.PopulationConfig(strategy=CrossEntropy(population=5, best=2)), "snes")
+    assert read_back(settings) == settings
+    assert trained(tmp_path / "a", settings) == trained(tmp_path / "b", settings, stop_after=7)
+    spreads = [record["spread"] for record in contents(tmp_path / "a")["metrics.jsonl"]]
+    assert spreads[-1] < spreads[0]
 
 
 def test_the_example_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,17 +2,21 @@
 
 import numpy as np
 import pytest
+from plain_policy import ByContract
 
 from abps.data.visits import Visits
 from abps.errors import ConfigError
 from abps.model.chart import ActionMetric, Identity
 from abps.normaliser import Normaliser
 from abps.policies import PolicySpace
+from abps.policies.base import PriorMetric
+from abps.policies.features import Fourier
 from abps.policies.linear import ClippedLinear, LinearTanh
+from abps.policies.mlp import Mlp
 from abps.tasks.spec import TaskSpec
 
 SPEC = TaskSpec("toy", 3, 2, (-3.0, 0.0), (1.0, 5.0))
-CLASSES = [LinearTanh(), ClippedLinear(), LinearTanh(bias=True)]
+CLASSES = [LinearTanh(), ClippedLinear(), LinearTanh(bias=True), Mlp(hidden=(2,)), Mlp(hidden=(3,), output_only=True)]
 TINY = ActionMetric(ridge=1e-7)
 """So little ridge that lengths are those of the metric alone."""
 
@@ -149,3 +153,30 @@ def test_the_identity_needs_no_states_and_the_metric_says_that_it_does():
         ActionMetric().at(centre, None)
     with pytest.raises(ConfigError, match="ridge must be positive"):
         ActionMetric(ridge=0.0)
+
+
+# ---- features and networks -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy_class",
+    [Fourier(features=40), Mlp(hidden=(16,)), Mlp(hidden=(8, 8)), Mlp(output_only=True)],
+    ids=lambda item: f"{type(item).__name__} {getattr(item, 'hidden', '')}",
+)
+def test_moves_change_the_actions_by_their_length_and_stay_tame(policy_class):
+    """At the start a network's hidden layers have no effect, and neighbouring features nearly the same one: without
+    lengths of their own such parameters go astray, and the actions with them."""
+    rng = np.random.default_rng(8)
+    states = rng.standard_normal((400, 3))
+    moves = rng.standard_normal((30, policy_class.initial(SPEC).size))
+    changes, sizes = [], []
+    for kind in (policy_class, ByContract(policy_class)):
+        assert isinstance(kind, PriorMetric) == (kind is policy_class)
+        centre = PolicySpace(kind, SPEC).policy(policy_class.initial(SPEC), Normaliser.empty(3))
+        visits = Visits(states, centre.actions(states), np.ones(400))
+        moved = ActionMetric().at(centre, visits).to_parameters(0.12 * moves / np.sqrt(moves.shape[1]))
+        changes.append(np.sqrt(np.mean([action_change(centre, visits, point) ** 2 for point in moved])))
+        sizes.append(np.abs(moved - centre.parameters).max())
+    assert 0.03 < changes[0] < 0.15
+    assert sizes[0] < 6.0
+    assert sizes[1] > 2.0 * sizes[0]  # Negative control: the metric of the initial policy as ridge.

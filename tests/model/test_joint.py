@@ -53,6 +53,22 @@ class Case:
         return mean, prior - cross @ np.linalg.solve(gram, cross.T)
 
 
+def test_features_known_at_the_asked_points_count_as_they_are() -> None:
+    """Features that are no planes: their values replace the first order, in mean and covariance alike."""
+    case, rng = Case(), np.random.default_rng(3)
+    bent = (case.asked - case.theta) @ case.features.gradient + rng.normal(size=(M, 3))  # type: ignore[union-attr]
+    posterior = condition(case.points, case.returns, case.theta, HYPER, features=case.features)
+    mean, covariance = posterior.joint(case.asked, bent)
+    values = case.features.values  # type: ignore[union-attr]
+    gram = squared_exponential(case.points, case.points) + 0.09 * np.eye(N) + values @ values.T
+    cross = squared_exponential(case.asked, case.points) + bent @ values.T
+    residual = case.returns - 0.2 - values @ WEIGHTS
+    np.testing.assert_allclose(mean, 0.2 + bent @ WEIGHTS + cross @ np.linalg.solve(gram, residual), rtol=1e-9)
+    prior = squared_exponential(case.asked, case.asked) + bent @ bent.T
+    np.testing.assert_allclose(covariance, prior - cross @ np.linalg.solve(gram, cross.T), atol=1e-9)
+    assert np.abs(mean - posterior.joint(case.asked)[0]).max() > 0.1  # To first order it would be another answer.
+
+
 def squared_exponential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return 0.64 * np.exp(-0.5 * ((a[:, None] - b[None]) ** 2).sum(-1) / 0.16)
 

@@ -54,12 +54,12 @@ def test_mistakes_are_named(knots: np.ndarray, interval: int, message: str) -> N
 
 @dataclass(frozen=True)
 class Slow:
-    """A policy class as the generic controller sees it: what `FastControl` offers is hidden."""
+    """A policy class as the generic controller sees it: what `FastControl` and `Layered` offer is hidden."""
 
     inner: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("controller", "path_controller"):
+        if name in ("controller", "path_controller", "layers"):
             raise AttributeError(name)
         return getattr(self.inner, name)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from abps.errors import ConfigError
-from abps.run.loggers import LOGGERS, scalars
+from abps.run.loggers import LOGGERS, open_loggers, scalars
 
 Make = Callable[..., Any]
 
@@ -21,7 +21,7 @@ def test_scalars_are_the_numbers_and_lists_are_spread_out() -> None:
 def test_tensorboard_files_hold_the_metrics(tmp_path: Path, make_settings: Make, run_new: Make, records: Make) -> None:
     pytest.importorskip("tensorboardX")
     path = tmp_path / "run"
-    run_new(path, make_settings(episodes=12), (LOGGERS["tensorboard"](path, {}),))
+    run_new(path, make_settings(episodes=12), open_loggers(["tensorboard"], path, {}))
     logged = _read_events(next((path / "tensorboard").glob("events*")))
     for record in records(path / "metrics.jsonl"):
         for name in ("eval_return", "step_length", "direction_return_mean"):
@@ -39,7 +39,7 @@ def test_wandb_offline_holds_the_metrics(
     monkeypatch.setenv("WANDB_SILENT", "true")
     path = tmp_path / "run"
     path.mkdir()
-    run_new(path, make_settings(episodes=12), (LOGGERS["wandb"](path, {"seed": 0}),))
+    run_new(path, make_settings(episodes=12), open_loggers(["wandb"], path, {"seed": 0}))
     wandb.teardown()  # As at the end of every process: a run's finish() can return before the last bytes are written.
     file, deadline = next(path.glob("wandb/offline-run-*/*.wandb")), time.monotonic() + 30
     while b"direction_return_mean" not in (stored := file.read_bytes()):  # A process of wandb's own writes it.
@@ -53,7 +53,40 @@ def test_wandb_offline_holds_the_metrics(
 def test_a_missing_package_is_named(name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ConfigError, match=rf"needs {package}: pip install 'abps\[{name}\]'"):
-        LOGGERS[name](tmp_path, {})
+        open_loggers([name], tmp_path, {})
+
+
+class Breaking:
+    """A writer that works once."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.written = 0
+
+    def write(self, numbers: dict[str, float], episodes: int) -> None:
+        self.written += 1
+        if self.written > 1:
+            raise OSError("the server is gone")
+
+    def close(self) -> None:
+        raise AssertionError("a writer that failed is left alone")
+
+
+def test_a_logger_that_fails_costs_a_note_not_the_run(
+    tmp_path: Path, make_settings: Make, run_new: Make, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setitem(LOGGERS, "breaking", Breaking)  # type: ignore[arg-type]
+    result = run_new(tmp_path / "run", make_settings(), open_loggers(["breaking"], tmp_path, {}))
+    assert result.episodes == 24
+    assert capsys.readouterr().err.count("logging to breaking failed (OSError: the server is gone)") == 1
+
+
+def test_a_logger_that_cannot_begin_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, config: dict[str, Any]) -> None:
+        raise PermissionError("no licence")
+
+    monkeypatch.setitem(LOGGERS, "refusing", refuse)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="cannot log to refusing: PermissionError: no licence; leave out"):
+        open_loggers(["refusing"], tmp_path, {})
 
 
 def _read_events(path: Path) -> dict[tuple[str, int], float]:

@@ -88,7 +88,7 @@ def test_the_report_reads_it(old: Path, capsys: pytest.CaptureFixture[str]) -> N
     page = old / "report.html"
     assert main(["report", str(old), "--out", str(page)]) == 0
     assert "db8d57ba69a3" in page.read_text()
-    assert "1 runs" in capsys.readouterr().out
+    assert ", 1 run)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["best", "current"])

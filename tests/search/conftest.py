@@ -21,8 +21,10 @@ from abps.acquisition.trace_reduction import TraceReduction
 from abps.model import gp
 from abps.model.fit import Effort
 from abps.model.prior import AdvantagePrior, ConstantPrior
+from abps.optimisers import confidence
 from abps.policies.linear import ClippedLinear
 from abps.rollouts.episode import run_episode
+from abps.search import box
 from abps.search.base import Query
 from abps.search.local import LocalSearchConfig
 from abps.search.plan import CentreThenProbes
@@ -57,10 +59,13 @@ def effort(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     module = importlib.import_module("abps.acquisition.maximise")  # Its package has a function of the same name.
 
     def spend(*, starts: int = 3, polished: int = 1, iterations: int = 15) -> None:
+        monkeypatch.setattr(gp, "FEW", Effort(starts=starts, polished=2, rounds=0, iterations=iterations))
         for name, count in (("THOROUGH", starts), ("WARM", 1)):
             monkeypatch.setattr(gp, name, Effort(starts=count, polished=1, rounds=0, iterations=iterations))
         monkeypatch.setattr(module, "POLISHED", polished)
         monkeypatch.setattr(module, "ITERATIONS", iterations)
+        monkeypatch.setattr(confidence, "ITERATIONS", iterations // 3)
+        monkeypatch.setattr(box, "EPISODES", 6)
 
     spend()
     return spend

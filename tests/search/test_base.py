@@ -67,7 +67,7 @@ def test_asking_twice_gives_the_same_query() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "error", "message"),
     [
-        ([episode()], ConfigError, "asked for 2 episodes, 1 outcomes came"),
+        ([episode()], ConfigError, "asked for 2 episodes, 1 outcome came"),
         ([episode(), "three"], ShapeError, "outcome 1 is a str, expected a Trajectory or Failed"),
         (
             [episode(), episode(sizes=(3, 1))],

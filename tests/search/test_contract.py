@@ -30,6 +30,7 @@ from abps.trajectory import Failed
 SMALLER = {
     "directions": 3, "top": 2, "step": 0.05, "noise": 0.05, "centre_episodes": 2, "probes": 3, "window": 6, "starts": 4,
     "max_steps": 100, "members": 3, "replay": 1500, "transitions": 1000, "size": 24,
+    "candidates": 40, "functions": 20, "first_points": 4, "refit": 8,
 }  # fmt: skip
 """Numbers by the name of their setting, wherever a search has it."""
 

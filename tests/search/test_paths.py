@@ -22,7 +22,7 @@ from abps.steps.adaptive import AdaptiveAscent
 
 Make = Callable[..., Any]
 
-PLAN = PathsAroundCentre(first_paths=3, paths=2, path_size=0.1, path_steps=5, window=9)
+PLAN = PathsAroundCentre(first_paths=3, scouts=1, paths=2, path_size=0.1, path_steps=5, window=9)
 CONFIG = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     observations=RawObservations(),
@@ -51,13 +51,14 @@ def queries_of(lab: Any, task: Any, config: LocalSearchConfig, stages: int) -> t
 def test_a_path_moves_the_actions_by_its_size_to_first_order(lab: Any) -> None:
     """At the knots by `path_size`, in between by less: (1 − u)² + u² of the variance, u the way to the next knot."""
     task, size, interval = lab.lqr(3, 2, horizon=100), 1e-3, 5
-    plan = replace(PLAN, first_paths=40, path_size=size, path_steps=interval, window=60)
+    plan = replace(PLAN, first_paths=1, paths=40, path_size=size, path_steps=interval, window=60)
     config = replace(CONFIG, plan=plan, chart=ActionMetric(ridge=1e-7), states=0)
-    search, queries = queries_of(lab, task, config, stages=1)
-    assert {query.role for query in queries} == {"path"}
+    search, queries = queries_of(lab, task, config, stages=2)
+    queries = [query for query in queries if query.role == "path"]
+    assert len(queries) == 40
     visits = search.neighbourhood().recent_visits
     weights = visits.weights / visits.weights.sum()
-    resting = search.incumbent.actions(visits.states)
+    resting = search.policies.actions(search.centre, visits.states, search.normaliser)
 
     def change(parameters: Any) -> float:
         moved = search.policies.actions(parameters, visits.states, search.normaliser)
@@ -81,7 +82,7 @@ def test_larger_paths_move_the_actions_more(lab: Any) -> None:
 
 def test_paths_of_one_stage_differ_and_their_return_is_nobodys(lab: Any) -> None:
     task = lab.lqr(2, 1)
-    search, queries = queries_of(lab, task, CONFIG, stages=2)
+    search, queries = queries_of(lab, task, CONFIG, stages=4)
     paths = [query for query in queries if query.role == "path"]
     assert len(paths) == PLAN.paths
     assert not np.allclose(paths[0].policy.path.knots, paths[1].policy.path.knots)
@@ -106,7 +107,7 @@ def test_an_old_centre_leaves_the_window_once_paths_stand_for_newer_ones(lab: An
 def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
     """State saved between stages; the stage of paths is planned anew and its answers lead to the same place."""
     task = lab.lqr(2, 1)
-    one, queries = queries_of(lab, task, CONFIG, stages=3)
+    one, queries = queries_of(lab, task, CONFIG, stages=5)
     other = make_search("abs", task.spec, CONFIG)
     other.load(lab.saved(one))
     for mine, theirs in zip(queries, other.open_queries(), strict=True):
@@ -123,7 +124,7 @@ def test_a_resumed_search_plans_the_same_paths(lab: Any) -> None:
 def test_a_run_stopped_among_its_paths_goes_on_bit_for_bit(
     stop: int, tmp_path: Path, make_settings: Make, run_new: Make, records: Make
 ) -> None:
-    """Stages end after episodes 1, 4, 7 and so on: these runs stop after the first or second of three, or after all."""
+    """Stages end after episodes 1, 2, 3, 4, 7 and so on: these runs stop among the first paths, or inside a stage."""
 
     def settings(episodes: int) -> Any:
         return make_settings("abs", CONFIG, episodes=episodes, evaluate_every=0, horizon=30)
@@ -132,8 +133,8 @@ def test_a_run_stopped_among_its_paths_goes_on_bit_for_bit(
     run_new(tmp_path / "run", settings(stop))
     train(tmp_path / "run", settings(16))
     roles = [line["role"] for line in records(tmp_path / "run/journal.jsonl")]
-    assert roles[1:4] == ["path"] * 3
-    assert roles.count("path") >= 9
+    assert roles[1:4] == ["scout", "path", "path"]
+    assert roles.count("path") >= 8
     for file in ("journal.jsonl", "metrics.jsonl"):
         assert records(tmp_path / "run" / file) == records(tmp_path / "long" / file)
     for file in ("episodes.bin", "policy/current.npz", "policy/best.npz"):
@@ -151,3 +152,37 @@ def test_the_number_of_workers_changes_nothing(
     other = make_settings("abs", CONFIG, seed=1, episodes=12, evaluate_every=0, horizon=30)
     run_new(tmp_path / "other", other)
     assert (tmp_path / "other/episodes.bin").read_bytes() != (tmp_path / "1/episodes.bin").read_bytes()
+
+
+# ---- scouts ----------------------------------------------------------------
+
+
+def test_scouts_count_for_the_chart_and_the_critics_but_not_for_the_process(lab: Any) -> None:
+    task = lab.lqr(2, 1)
+    search = make_search("abs", task.spec, replace(CONFIG, plan=replace(PLAN, first_paths=4, scouts=2)))
+    assert isinstance(search, LocalSearch)
+    lab.run(search, task, 4)
+    near = search.neighbourhood()
+    assert [point.role for point in near.scouts] == ["scout", "scout"]
+    assert [point.role for point in near.entries] == ["centre", "path"]
+    assert near.returns.shape == (2,)
+    visits = near.recent_visits
+    assert visits is not None
+    assert len(visits.states) == 4 * CONFIG.states
+    assert search.replay is not None
+    assert len(search.replay) == min(4 * task.spec.horizon, search.replay.capacity)
+
+
+def test_a_second_scout_is_laid_in_the_scale_that_the_first_one_showed(lab: Any) -> None:
+    """At rest at zero nothing moves: the first path's weights are as large as the sensors are still; then it is seen
+    how far they go. Told runaway states, the next path's weights are smaller by as much."""
+    task = lab.lqr(2, 1)
+    sizes = {}
+    for factor in (1.0, 100.0):
+        search = make_search("abs", task.spec, replace(CONFIG, plan=replace(PLAN, first_paths=4, scouts=2)))
+        lab.run(search, task, 1)
+        query = search.ask()
+        outcome = lab.outcomes(search, task, query)[0]
+        search.tell(query, [replace(outcome, observations=outcome.observations * np.float32(factor))])
+        sizes[factor] = float(np.std(search.ask().policy.path.knots[:, :2] - search.centre[:2]))
+    assert sizes[100.0] < 0.1 * sizes[1.0]

@@ -55,7 +55,7 @@ def test_wrong_settings_are_refused(name: str) -> None:
 # ---- paths around the centre ---------------------------------------------
 
 
-PATHS = PathsAroundCentre(first_paths=4, paths=2, path_size=0.2, path_steps=7, window=9)
+PATHS = PathsAroundCentre(first_paths=4, scouts=1, paths=2, path_size=0.2, path_steps=7, window=9)
 FEW = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     chart=ActionMetric(ridge=0.05),
@@ -75,8 +75,10 @@ FEW = LocalSearchConfig(
     ("iteration", "stage", "points", "expected"),
     [
         (0, "", 0, Stage("centre", centre_episodes=1)),
-        (0, "centre", 1, Stage("first", paths=4, path_size=0.2, path_interval=7)),
-        (0, "first", 5, None),
+        (0, "centre", 1, Stage("first 1", paths=1, path_size=0.2, path_interval=7, scout=True)),
+        (0, "first 1", 2, Stage("first 2", paths=1, path_size=0.2, path_interval=7)),
+        (0, "first 3", 4, Stage("first 4", paths=1, path_size=0.2, path_interval=7)),
+        (0, "first 4", 5, None),
         (1, "", 5, Stage("paths", ahead=True, centre_episodes=1, paths=2, path_size=0.2, path_interval=7)),
         (1, "paths", 8, None),
         (3, "", 0, Stage("centre", centre_episodes=1)),  # All before failed: nothing is known.
@@ -94,7 +96,7 @@ def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"first_paths": 0}, {"paths": 0}, {"path_size": 0.0}, {"path_steps": 0}, {"window": 1}]
+    "wrong", [{"first_paths": 0}, {"scouts": -1}, {"paths": 0}, {"path_size": 0.0}, {"path_steps": 0}, {"window": 1}]
 )
 def test_wrong_settings_of_paths_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -117,15 +119,22 @@ def test_the_first_step_comes_within_ten_episodes_for_any_dimension(lab: Any, st
 
 @pytest.mark.parametrize(
     ("name", "value", "first_difference"),
-    [("first_paths", 5, 1), ("path_size", 0.3, 1), ("path_steps", 3, 1), ("paths", 1, 2), ("window", 3, 2)],
+    [
+        ("first_paths", 5, 5),
+        ("scouts", 2, 2),
+        ("path_size", 0.3, 1),
+        ("path_steps", 3, 1),
+        ("paths", 1, 5),
+        ("window", 3, 4),
+    ],
 )
 def test_every_setting_shows(lab: Any, name: str, value: Any, first_difference: int) -> None:
-    """Up to a stage two searches run the same queries; from it on (a narrower window: from the next but one) others."""
+    """Up to a stage two searches run the same queries, and from it on others."""
     task = lab.lqr(2, 1, horizon=70)
     one = make_search("abs", task.spec, FEW)
     other = make_search("abs", task.spec, replace(FEW, plan=replace(PATHS, **{name: value})))
     differs = []
-    for _ in range(4):
+    for _ in range(7):
         stages = [lab.stage(search, task)[0] for search in (one, other)]
         described = [
             [(q.role, q.parameters.tobytes(), q.policy.path and q.policy.path.knots.tobytes()) for q in stage]

@@ -15,8 +15,10 @@ from abps.model.prior import AdvantagePrior, ConstantPrior
 from abps.policies.linear import ClippedLinear, LinearTanh
 from abps.policies.observations import RawObservations, RunningNormaliser
 from abps.search.ars import ArsConfig
+from abps.search.box import BoxSearchConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.plan import CentreThenProbes
+from abps.search.population import PopulationConfig
 from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
@@ -102,7 +104,9 @@ def test_the_ablation_has_the_papers_parts_but_probing_and_step(name, preset):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_every_search_has_settings_for_every_task(search, preset):
-    expected = ArsConfig if search == "ars" else LocalSearchConfig
+    others = {"ars": ArsConfig, **dict.fromkeys(("cma", "es", "snes", "pso"), PopulationConfig)}
+    others |= dict.fromkeys(("turbo", "crbo", "klbo", "rducb"), BoxSearchConfig)
+    expected = others.get(search, LocalSearchConfig)
     for task in (*PAPER_TASKS, "Pendulum-v1", ""):
         assert type(search_config(search, task, preset)) is expected
     assert search_config(search, "hopper-v5", preset) == search_config(search, "hopper", preset)
@@ -127,8 +131,8 @@ def test_the_fast_abs_is_the_same_for_every_task():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ConfigError, match=r"unknown search 'cmaes'; known: .*abs"):
-        search_config("cmaes", "hopper")
+    with pytest.raises(ConfigError, match=r"unknown search 'bayes'; known: .*abs"):
+        search_config("bayes", "hopper")
     with pytest.raises(ConfigError, match="unknown search 'gibbo'; did you mean 'gibo'"):
         search_config("gibbo", "hopper")
     with pytest.raises(ConfigError, match="unknown preset 'gpu'; did you mean 'cpu'"):

@@ -18,6 +18,7 @@ from abps.critics.lstd_config import Lstd, Quadratic, Relu
 from abps.errors import AbpsError
 from abps.model.aggregation import Marginal
 from abps.model.chart import ActionMetric
+from abps.model.model_prior import ModelBasedPrior
 from abps.policies.observations import RunningNormaliser
 from abps.search.base import SearchConfig
 from abps.search.plan import CentreThenProbes
@@ -36,6 +37,9 @@ SHOWN_ELSEWHERE = {
     "ScaledDirection.cap": "tests/steps/test_direction.py",
     "AdaptiveAscent.shortest": "tests/steps/test_adaptive.py, lengths stay within their bounds",
     "AdaptiveAscent.longest": "tests/steps/test_adaptive.py, lengths stay within their bounds",
+    "PopulationConfig.reward_shift": "tests/search/test_population.py, what is compared",
+    "CmaEs.population": "tests/strategies/test_cma_es.py",
+    "CmaEs.restarts": "tests/strategies/test_cma_es.py",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",
 }
 STAGES = 9
@@ -46,6 +50,12 @@ def small(config: Any) -> Any:
     if isinstance(getattr(config, "plan", None), CentreThenProbes):
         return replace(config, plan=replace(config.plan, centre_episodes=2, probes=2, window=6, design_std=0.05))
     return config
+
+
+def box(name: str, **changes: Any) -> Any:
+    """A Bayesian optimiser in a box that does everything it can within a few stages."""
+    config: Any = search_config(name, "x", "cpu")
+    return replace(config, optimiser=replace(config.optimiser, **changes))
 
 
 def compositions() -> dict[str, SearchConfig]:
@@ -65,7 +75,16 @@ def compositions() -> dict[str, SearchConfig]:
         "relu": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Relu(size=16)))),
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
-        "ars": search_config("ars", "x", "cpu"),
+        "model": replace(
+            fast,
+            prior=ModelBasedPrior(per_feature=5, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
+            plan=replace(fast.plan, first_paths=3, window=8),
+        ),
+        **{name: search_config(name, "x", "cpu") for name in ("ars", "cma", "es", "snes", "pso")},
+        "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=1, successes=1, shortest=0.45),
+        "crbo": box("crbo", first_points=3, window=6),
+        "klbo": box("klbo", first_points=3, window=4, candidates=32, functions=16),
+        "rducb": box("rducb", first_points=3, window=6, refit=2, edges=0.5, lengthscale_high=0.1),
     }
 
 
@@ -160,8 +179,13 @@ def test_every_part_of_the_package_is_looked_at() -> None:
         "AdvantagePrior",
         "ConstantPrior",
         "EpisodicLstd",
+        "ModelBasedPrior",
         "Lstd",
         "Split",
+        "CmaEs",
+        "OpenAiEs",
+        "Snes",
+        "ParticleSwarm",
     ):
         assert part in seen
     assert issubclass(ActionMetric, Part)

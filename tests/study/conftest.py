@@ -1,7 +1,8 @@
 """Run directories that look like real ones, without running anything: the ground the study tests stand on."""
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def _metrics(rng: np.random.Generator, search: str, best: float, episodes: int, 
         rows.append(row)
         journal.append({"episode": count, "return": centre, "steps": length, "failed": None})
     return rows, (episodes // per_iteration) * per_iteration, journal
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, driven by playwright; tests skip where it is not installed."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium installed (apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_api.sync_playwright() as playwright:
+        instance = playwright.chromium.launch(executable_path=found, args=flags)
+        yield instance
+        instance.close()
 
 
 @pytest.fixture

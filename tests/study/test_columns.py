@@ -15,7 +15,7 @@ import killing
 from abps.errors import ConfigError
 from abps.model.aggregation import Marginal
 from abps.settings import replace
-from abps.study import gallery, report
+from abps.study import diagnostics, gallery, run_view
 from abps.study.gallery import FIGURES, PHASES, Options, draw
 from abps.study.records import RENAMED, Run, load_run, load_runs
 from abps.study.report import payload
@@ -66,14 +66,14 @@ def test_the_report_asks_for_nothing_that_nobody_writes(trained: Path, asked: se
     assert {"log_likelihood", "eval_return", "sigma_beta"} <= asked
     assert asked <= written(trained)
     # Every panel of every diagnostic shows something in one of the runs.
-    shown = {name for run in data["runs"] for name in run["diagnostics"]}
-    assert {column for panel in report.DIAGNOSTICS for column, _ in panel["columns"]} == shown
+    shown = {name for details in data["details"].values() for name in details["diagnostics"]}
+    assert {column for panel in diagnostics.PANELS for column, _ in panel["columns"]} == shown
 
 
 def test_a_panel_of_nothing_would_be_noticed(trained: Path, asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the panel that abps 0.1.0 had."""
     panel = {"title": "β of the critics", "columns": [["beta", "critic"]], "unit": "β"}
-    monkeypatch.setattr(report, "DIAGNOSTICS", (*report.DIAGNOSTICS, panel))
+    monkeypatch.setattr(run_view, "PANELS", (*diagnostics.PANELS, panel))
     payload(load_runs([trained]))
     assert asked - written(trained) == {"beta"}
 

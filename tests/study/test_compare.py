@@ -49,6 +49,25 @@ def test_a_dry_run_lists_every_cell_and_makes_nothing(tmp_path: Path, capsys: py
     assert listed[1]["run"].endswith("ars@step=0.02/seed-0")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["abps.tasks.lqr:nothing", "--searches", "ars"], "has no factory 'nothing'"),
+        ([LQR, "--searches", "ars,arss"], "unknown search 'arss'; did you mean 'ars'"),
+    ],
+)
+def test_a_dry_run_checks_names(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *words, "--dry-run"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(tmp_path, "--seeds", "0", "--no-report", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["report"] is None
+    assert [(row["label"], row["runs"]) for row in told["rows"]] == [("ars", 1)]
+
+
 def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Cells are real processes; two of them are enough to see what happens to what is done.
     assert main(command(tmp_path, "--axis", "ars.step=0.01,0.02", "--seeds", "0", "--json")) == 0
@@ -69,6 +88,26 @@ def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytes
     assert len(changed) == 1
     assert after[changed[0]].startswith(before[changed[0]])
     assert after[changed[0]].count(b"\n") == 12
+
+
+def test_imported_curves_stand_beside_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = tmp_path / "curves.csv"
+    curves.write_text(f"task,search,seed,episodes,steps,return\n{LQR},td3,0,2,40,-3\n{LQR},td3,0,9,900000,-2\n")
+    assert main(["import", str(curves), "--runs", str(tmp_path / "others"), "--quiet"]) == 0
+    words = command(tmp_path, "--seeds", "0", "--with", str(tmp_path / "others"))
+    assert main([*words, "--with", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert main([*words, "--json"]) == 0
+    rows = {row["label"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["td3 (imported)"]["scores"]["mean"]["max_return"][0] == -3  # What it had after our 8 episodes.
+    assert set(rows) == {"ars", "td3 (imported)"}
+    assert main([*words, "--x", "steps"]) == 0
+    (line,) = [
+        line for line in capsys.readouterr().out.splitlines() if "td3 (imported)" in line and LQR in line.split()[:1]
+    ]
+    ours = load_runs([tmp_path / "runs"])[0].column("steps")[-1]
+    assert line.split()[4:6] == ["2", f"{ours:.0f}"]  # Its episodes by then, and the steps both have.
 
 
 def test_variants_of_a_task_are_apart_in_the_statistics(tmp_path: Path, make_run: Callable[..., Path]) -> None:
@@ -102,7 +141,7 @@ def test_a_failed_cell_is_counted_shown_and_in_the_exit_code(
     capsys.readouterr()
     assert main(command(tmp_path, "--seeds", "0", "--no-report")) == 1
     printed = capsys.readouterr()
-    assert "0 of 1 cells are done, 1 failed" in printed.out
+    assert "0 of 1 cell is done, 1 failed" in printed.out
     assert "damaged" in printed.err
     assert "Run what is missing with: abps compare" in printed.err
 

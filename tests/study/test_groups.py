@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from abps.errors import ConfigError
-from abps.study.groups import band, common_end, group_runs, improvements, points, summarise, thresholds
+from abps.study.groups import band, common_end, group_runs, improvements, metric_of, points, summarise, thresholds
 from abps.study.notices import warnings
 from abps.study.records import load_runs
 
@@ -71,8 +71,12 @@ def test_centre_prefers_fresh_evaluations(make_run: MakeRun, tmp_path: Path) -> 
     ]
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     x, y = points(load_runs([path])[0], "centre_return", "episodes")
-    assert x.tolist() == [5, 9]
-    assert y.tolist() == [3, 7]
+    assert (x.tolist(), y.tolist()) == ([9], [7]), "evaluations and training episodes are not mixed in one curve"
+    (path / "metrics.jsonl").write_text("".join(json.dumps({**row, "eval_return": None}) + "\n" for row in rows))
+    run = load_runs([path])[0]
+    x, y = points(run, "centre_return", "episodes")
+    assert (x.tolist(), y.tolist()) == ([5, 9], [3, 4])
+    assert metric_of(run, "centre_return") == "centre_return"
 
 
 def test_summary_equals_a_direct_computation(study: Path) -> None:

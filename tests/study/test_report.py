@@ -11,8 +11,9 @@ import pytest
 from abps.cli import report as command
 from abps.errors import ConfigError
 from abps.study.groups import group_runs, summarise
+from abps.study.page import render
 from abps.study.records import load_runs
-from abps.study.report import payload, render, write_report
+from abps.study.report import payload, write_report
 
 MakeRun = Callable[..., Path]
 
@@ -71,6 +72,45 @@ def test_hostile_names_stay_text(make_run: MakeRun, tmp_path: Path) -> None:
     assert page.replace("\\u003c", "<").count("<script") > 2
 
 
+def test_ten_runs_stay_below_one_megabyte(make_run: MakeRun, tmp_path: Path) -> None:
+    for search in ("abs", "mpd"):
+        for seed in range(5):
+            make_run(tmp_path, "ant", search, seed, episodes=6000)
+    write_report(load_runs([tmp_path]), tmp_path / "report.html")
+    size = (tmp_path / "report.html").stat().st_size
+    assert 150_000 < size < 1e6
+
+
+def test_the_page_carries_the_licence_of_its_charts(study: Path) -> None:
+    page = render(payload(load_runs([study / "hopper" / "abs" / "seed-0"])))
+    assert "Copyright (c) 2022 Leon Sorokin" in page
+    assert "THE SOFTWARE IS PROVIDED" in page
+    assert "var uPlot=function" in page
+
+
+def test_one_run_has_no_statistics_over_seeds(study: Path) -> None:
+    (path,) = [study / "hopper" / "abs" / "seed-0"]
+    data = payload(load_runs([path]))
+    assert data["groups"][0]["bands"] == {}
+    assert not any("seeds" in item["text"] for item in data["warnings"])
+    assert data["headlines"] == [data["details"][data["runs"][0]["id"]]["headline"]]
+    assert any("seeds" in item["text"] for item in payload(load_runs([study / "hopper"]))["warnings"])
+
+
+def test_counts_are_those_of_the_journal(make_run: MakeRun, tmp_path: Path) -> None:
+    """Episodes of an outer iteration that was not finished ran all the same."""
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    lines = [{"episode": n, "return": float(n), "steps": 10, "failed": None, "role": "probe"} for n in range(287)]
+    (path / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = load_runs([path])[0]
+    assert run.column("episodes")[-1] == 285
+    data = payload([run])
+    assert data["runs"][0]["last"]["episodes"] == 287
+    assert "after 287 episodes" in data["headlines"][0]
+    assert "287 episodes" in render(data)
+    assert data["details"][data["runs"][0]["id"]]["episodes"]["of"] == 287
+
+
 def test_one_hundred_long_runs_stay_below_five_megabytes(make_run: MakeRun, tmp_path: Path) -> None:
     for task in ("pendulum", "swimmer", "hopper", "cheetah", "ant"):
         for search in ("abs", "mpd", "ars", "gibo"):
@@ -95,6 +135,9 @@ def test_runs_without_any_metrics_are_survived(make_run: MakeRun, tmp_path: Path
     (path / "config.yaml").write_text("nonsense")
     data = payload(load_runs([tmp_path]))
     assert data["rows"][0]["runs"] == 0
+    assert data["runs"][0]["last"]["episodes"] == 15, "the journal's, which ran all the same"
+    (path / "journal.jsonl").unlink()
+    data = payload(load_runs([tmp_path]))
     assert data["runs"][0]["last"]["episodes"] is None
     assert _data(render(data))["tasks"] == ["hopper"]
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from abps.cli import main
 from abps.cli.study_view import LiveView
+from abps.errors import RunError
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, claim, create_directory
 from abps.search.budget import BudgetConfig
@@ -21,8 +23,9 @@ from abps.study.grid import Cell
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import Schedule
 from abps.study.tensorboard import TensorBoardExport
-from abps.study.watch import duration, overview, study_time_left
+from abps.study.watch import overview, study_time_left
 from abps.tasks.catalogue import task_config
+from abps.words import duration
 
 
 def text(snapshots: list[Snapshot], height: int | None = None, width: int = 160) -> str:
@@ -111,6 +114,60 @@ def test_what_matters_stays_on_a_low_screen() -> None:
     assert "more" in shown
     assert "50 done" in shown
     assert len(text(many).splitlines()) > 50
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_failed_run_stays_readable(width: int) -> None:
+    reason = "RuntimeError: " + "the simulation diverged because of a very large action, " * 6
+    failed = [replace(item, reason=reason) for item in snapshots(2, "failed")]
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(overview([*snapshots(3), *failed], 20, "", width))
+    lines = console.export_text().splitlines()
+    assert lines[0].split()[:5] == ["task", "search", "seed", "state", "episodes"], "no title is cut"
+    assert all(line.split()[:2] == ["hopper", "abs"] for line in lines[1:6]), "no column is squeezed"
+    assert lines[6].startswith(" hopper/abs/seed-0 failed: RuntimeError: the simulation")
+    assert len(lines) == 9, "a reason takes one line on a screen"
+    whole = Console(width=width, record=True, file=io.StringIO())
+    whole.print(overview(failed))
+    assert " ".join(whole.export_text().split()).count("very large action") == 12, "and all of it elsewhere"
+
+
+def test_many_failures_leave_room_for_the_rest() -> None:
+    many = [*snapshots(2, "running"), *(replace(item, reason="too hot") for item in snapshots(30, "failed"))]
+    shown = text(many, height=20)
+    assert len(shown.splitlines()) <= 20
+    assert "27 more failed" in shown
+
+
+def test_a_robot_waits_for_its_next_episode(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0, status="unfinished")
+    with (path / "config.yaml").open("a") as file:
+        file.write("hardware: {observations: 3}\n")
+    assert Follower(path).read().state == "waiting"
+    (path / "DONE").write_text("episodes: budget reached")
+    assert Follower(path).read().state == "done"
+
+
+def test_watching_goes_on_when_runs_vanish(
+    tmp_path: Path, make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from abps.cli import watch as command
+
+    path = make_run(tmp_path, "hopper", "abs", 0, status="unfinished")
+    monkeypatch.setattr(command, "PATIENCE", 0.0)
+    watcher = command._Watcher([tmp_path], None)
+    assert len(watcher.look()) == 1
+    shutil.rmtree(path)
+    assert watcher.look(again=True) == []
+    with pytest.raises(RunError, match="no run found"):
+        watcher.look()
+
+
+def test_the_newest_evaluation_is_shown_not_a_training_episode(tmp_path: Path, make_run: Callable[..., Path]) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    rows = [{"episodes": 1, "eval_return": 7.0, "centre_return": 3.0}, {"episodes": 2, "centre_return": 99.0}]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Follower(path).read().centre == 7.0
 
 
 def test_time_left_of_a_study() -> None:

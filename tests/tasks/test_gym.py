@@ -95,11 +95,11 @@ def test_an_environment_object_is_used_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("observation", "action", "message"),
     [
-        (VECTOR, spaces.Discrete(4), r"action space Discrete\(4\); abps supports vector"),
+        (VECTOR, spaces.Discrete(4), r"action space Discrete\(4\); abps supports vector.*--wrapper 'ArgmaxAction'"),
         (spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\); abps supports"),
-        (spaces.Dict({"x": VECTOR}), BOUNDED, "observation space Dict"),
+        (spaces.Dict({"x": VECTOR}), BOUNDED, "observation space Dict.*--wrapper 'FlattenObservation'"),
         (spaces.Box(0, 255, (8, 8, 3), np.uint8), BOUNDED, r"observation space Box\(0, 255, \(8, 8, 3\)"),
-        (VECTOR, spaces.Box(-np.inf, np.inf, (2,)), "unbounded actions .* wrap it with RescaleAction"),
+        (VECTOR, spaces.Box(-np.inf, np.inf, (2,)), "unbounded actions .*--wrapper 'BoundAction"),
         (VECTOR, spaces.Box(-1.0, 1.0, (2, 2)), r"action space Box\(-1.0, 1.0, \(2, 2\)"),
     ],
 )

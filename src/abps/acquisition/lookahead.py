@@ -123,6 +123,7 @@ class Lookahead:
             difference = chosen - self.posterior.inner[columns]
             beside = self.outside_square[rows[0]] if rows else self.outside_square
             distances[near] = np.einsum("ij,ij->i", difference, difference) + beside
+            distances[near] += self.posterior.beside_squares[columns]
         return distances
 
     def _prior_cross(self) -> Array:

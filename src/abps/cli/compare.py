@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from abps.cli.train import DEFAULT_EPISODES
+from abps.cli.train import as_interrupt
 from abps.errors import ConfigError
+from abps.search.budget import DEFAULT_EPISODES
 from abps.search.registry import PRESETS, SEARCHES
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import (
@@ -26,6 +27,9 @@ from abps.study.grid import (
     parse_names,
     parse_seeds,
 )
+from abps.study.groups import AXES
+from abps.study.records import find_runs, load_runs
+from abps.words import count
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -40,6 +44,7 @@ EXAMPLES = """
   abps compare hopper --searches abs --axis abs.prior.aggregation=softmax,mean    a setting as a further axis
   abps compare hopper --searches abs --axis abs.gp.lengthscale_low+abs.gp.lengthscale_high=0.00125:0.025,0.0025:0.05
   abps compare hopper,cheetah --searches abs,mpd --grid paper-table-1                 the paper's grid search
+  abps compare hopper --searches abs,ars --with runs/hopper/td3@imported --x steps    beside imported curves
   abps compare hopper --executor ray --address auto                                   on a Ray cluster
   abps compare hopper --slurm > study.sh && sbatch study.sh                           on a SLURM cluster"""
 
@@ -80,6 +85,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--cell", type=int, metavar="N", help="run one cell of the grid in this process (see --dry-run)")
     output = parser.add_argument_group("output")
     output.add_argument("--dry-run", action="store_true", help="list the cells and how far they are, run nothing")
+    output.add_argument(
+        "--with", action="append", default=[], type=Path, metavar="RUNS", dest="others",
+        help="further runs for table and report, e.g. imported ones (`abps import`); may be repeated",
+    )  # fmt: skip
+    output.add_argument(
+        "--x", choices=tuple(AXES), default="episodes", help="what the table compares at (default: episodes)"
+    )
     output.add_argument("--report", type=Path, metavar="FILE", help="HTML report (default: report.html in --runs)")
     output.add_argument("--no-report", action="store_true", help="write none")
     output.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -90,11 +102,14 @@ def execute(arguments: argparse.Namespace) -> int:
     """Do what the arguments say; 0 only when every cell is done."""
     cells = make_cells(_grid(arguments), arguments.runs)
     if arguments.dry_run:
+        _check_tasks(cells)
         return _list(cells, arguments)
     if arguments.slurm:
         return _print_slurm(cells, arguments)
     if arguments.cell is not None:
         return _run_one(cells, arguments)
+    if arguments.others:
+        find_runs(arguments.others)  # A wrong path should be known now, not after an hour.
     return _run_all(cells, arguments)
 
 
@@ -133,7 +148,7 @@ def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             detail = f"  {there.detail}" if there.state in ("failed", "conflict") else ""
             print(f"{cell.number:5}  {there.state:8} {there.episodes:6}/{budget:<6} {cell.path}{detail}")
         missing = sum(1 for there in found if there.state != "done")
-        print(f"{len(cells)} cells, {missing} to run")
+        print(f"{count(len(cells), 'cell')}, {missing} to run")
     return 1 if any(there.state == "conflict" for there in found) else 0
 
 
@@ -163,7 +178,7 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
         )
     cell = cells[arguments.cell]
     os.environ.update(single_threaded())
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     if find(cell.path, cell.settings).state != "done":
         try:
             run_cell(cell.path, cell.settings)
@@ -176,7 +191,7 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
     elif not arguments.quiet:
-        print(f"{cell.path}: {there.state} ({there.episodes} episodes)")
+        print(f"{cell.path}: {there.state} ({count(there.episodes, 'episode')})")
     return 0 if there.state == "done" else 1
 
 
@@ -188,7 +203,7 @@ def _run_all(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
 
     check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
     _check_tasks(cells)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, as_interrupt)
     view = make_view(quiet=arguments.quiet or arguments.json)
     workers = max(cell.settings.run.workers for cell in cells)
     executor = make_executor(arguments.executor, jobs=arguments.jobs, address=arguments.address, workers=workers)
@@ -221,9 +236,8 @@ def _check_tasks(cells: Sequence[Cell]) -> None:
 
 def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     """Report, and say how it went."""
-    from abps.study.records import load_run
-
-    runs = [load_run(item.cell.path) for item in schedule.states if (item.cell.path / "config.yaml").exists()]
+    ours = [item.cell.path for item in schedule.states if (item.cell.path / "config.yaml").exists()]
+    runs = load_runs([*ours, *arguments.others]) if ours or arguments.others else []
     content: dict[str, Any] = {}
     file = arguments.report or arguments.runs / "report.html"
     if runs and not arguments.no_report:
@@ -233,17 +247,18 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     failed = [item for item in schedule.states if item.state == "failed"]
     missing = schedule.count("waiting", "elsewhere")
     if arguments.json:
-        rows = [{"cell": item.cell.number, "run": str(item.cell.path), "state": item.state, "skipped": item.skipped,
+        cells = [{"cell": item.cell.number, "run": str(item.cell.path), "state": item.state, "skipped": item.skipped,
                  "message": item.message} for item in schedule.states]  # fmt: skip
-        out = {"done": schedule.count("done"), "failed": len(failed), "missing": missing, "cells": rows,
-               "report": str(file) if content else None, "rows": content.get("rows", [])}  # fmt: skip
+        out = {"done": schedule.count("done"), "failed": len(failed), "missing": missing, "cells": cells,
+               "report": str(file) if content else None, "rows": content.get("rows") or _rows(runs)}  # fmt: skip
         print(json.dumps(out, ensure_ascii=False))
     else:
         for item in failed:
             print(f"failed: {item.cell.path}: {item.message} (see worker.log there)", file=sys.stderr)
         if not arguments.quiet:
-            _print_summary(runs)
-            done = f"{schedule.count('done')} of {len(schedule.states)} cells are done"
+            _print_summary(runs, arguments.x)
+            one = len(schedule.states) == 1
+            done = f"{schedule.count('done')} of {count(len(schedule.states), 'cell')} {'is' if one else 'are'} done"
             print(f"{done}, {len(failed)} failed, {missing} missing.")
             for notice in content.get("warnings", []):
                 if notice["level"] != "note":
@@ -255,7 +270,14 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     return 1 if failed or missing else 0
 
 
-def _print_summary(runs: Sequence[Any]) -> None:
+def _rows(runs: Sequence[Any]) -> list[Any]:
+    """The rows of the report, when none is written."""
+    from abps.study.report import payload
+
+    return payload(runs)["rows"] if runs else []
+
+
+def _print_summary(runs: Sequence[Any], axis: str) -> None:
     from rich.console import Console
 
     from abps.study.groups import group_runs, summarise
@@ -264,8 +286,5 @@ def _print_summary(runs: Sequence[Any]) -> None:
     if any(run.metrics for run in runs):
         console = Console()
         # In a file there is no width to keep to; a table that is cut off would be of no use there.
-        Console(width=None if console.is_terminal else 160).print(summary_table(summarise(group_runs(runs))))
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
+        table = summary_table(summarise(group_runs(runs), axis=axis))
+        Console(width=None if console.is_terminal else 160).print(table)

@@ -13,7 +13,7 @@ OPTIONAL = {
     "onnx": "abps export --format onnx",
     "onnxruntime": "verifying ONNX exports",
     "imageio": "abps video",
-    "cma": "the CMA-ES peer in benchmarks",
+    "cma": "the search cma (CMA-ES)",
 }
 
 

@@ -25,6 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.run.directory import read_settings
     from abps.run.evaluation import evaluate
     from abps.tasks.gym import make_task
+    from abps.words import count
 
     if arguments.episodes < 1 or arguments.workers < 1:
         raise ConfigError("--episodes and --workers must be at least 1")
@@ -55,10 +56,11 @@ def execute(arguments: argparse.Namespace) -> int:
             )
         )
     elif result.mean is None:
-        print(f"all {result.failed} episodes failed")
+        print(f"all of {count(result.failed, 'episode')} failed")
     else:
         print(
             f"{arguments.which} policy of {arguments.run}: return {result.mean:.2f} ± {result.std:.2f} (std over "
-            f"{len(result.returns)} episodes, {result.failed} failed), discounted {result.mean_discounted:.2f}"
+            f"{count(len(result.returns), 'episode')}, {result.failed} failed), discounted "
+            f"{result.mean_discounted:.2f}"
         )
     return 0 if result.mean is not None else 1

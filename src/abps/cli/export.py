@@ -29,9 +29,9 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.export import export_policy
     from abps.policies import load_policy
 
-    file = policy_file(arguments.run, arguments.which)
+    kind, file = _policy_class(arguments.run), policy_file(arguments.run, arguments.which)
     out = arguments.out or file.parent.parent / "export" / arguments.format
-    done = export_policy(load_policy(file, _policy_class(arguments.run)), arguments.format, out)
+    done = export_policy(load_policy(file, kind), arguments.format, out)
     if arguments.json:
         print(json.dumps({"files": [str(path) for path in done.files], "error": done.error, "note": done.note}))
     elif not arguments.quiet:

@@ -78,7 +78,12 @@ def _hanging(line: str) -> list[str]:
 def _row(option: Option, *, own: bool, default: bool) -> list[str]:
     """One option: its name, its meaning, its default."""
     label = "  " + _label(option, own=own)
-    unsaid = not default or option.metavar or (own and (option.is_switch or option.default in (None, ())))
+    unsaid = (
+        not default
+        or option.metavar
+        or option.default in ((), "")
+        or (own and (option.is_switch or option.default is None))
+    )
     indent = " " * (LABEL + 2)
     text = f"{option.help}{'' if unsaid else _default(option)}".strip()
     meaning = [line.replace(UNBREAKABLE, " ") for line in _wrapped(text, _width() - len(indent))]

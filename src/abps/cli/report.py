@@ -32,6 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Write the report; warnings in it do not change the exit code."""
     from abps.study.records import load_runs
     from abps.study.report import write_report
+    from abps.words import count
 
     thresholds = dict(_threshold(text) for text in arguments.threshold)
     content = write_report(load_runs(arguments.runs), arguments.out, title=arguments.title, thresholds=thresholds)
@@ -43,7 +44,9 @@ def execute(arguments: argparse.Namespace) -> int:
         print(json.dumps(summary, ensure_ascii=False))
     elif not arguments.quiet:
         size = arguments.out.stat().st_size / 1e6
-        print(f"wrote {arguments.out} ({size:.1f} MB, {len(content['runs'])} runs)")
+        print(f"wrote {arguments.out} ({size:.1f} MB, {count(len(content['runs']), 'run')})")
+        for sentence in content["headlines"]:
+            print(sentence)
         for item in content["warnings"]:
             print(f"{item['level']}: {item['text']}")
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from abps.cli.options import parse, split_words
-from abps.cli.train import Logger, print_help, train_and_tell
+from abps.cli.train import Logger, flat_config, print_help, train_and_tell
 from abps.cli.tree import Group, positional
 from abps.run.config import RunConfig
 from abps.search.budget import BudgetConfig
@@ -36,6 +36,7 @@ class ResumeArguments:
 def run(argv: Sequence[str]) -> int:
     """Do what the words say; return the exit code."""
     from abps.run.directory import claim, read_settings, stamp_changes, write_settings
+    from abps.run.loggers import open_loggers
 
     groups = _groups(BudgetConfig(), RunConfig())
     words = split_words(argv, groups)
@@ -54,7 +55,8 @@ def run(argv: Sequence[str]) -> int:
     if changed != settings:
         with claim(path):
             write_settings(path, changed)
-    return train_and_tell(path, changed, arguments)
+    loggers = open_loggers(arguments.log, path, flat_config(changed))
+    return train_and_tell(path, changed, arguments, loggers)
 
 
 def _groups(budget: BudgetConfig, run_config: RunConfig) -> list[Group]:

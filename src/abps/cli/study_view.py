@@ -10,7 +10,8 @@ from rich.live import Live
 
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
-from abps.study.watch import duration, overview
+from abps.study.watch import overview
+from abps.words import count, duration
 
 __all__ = ["LineView", "LiveView", "View", "make_view"]
 
@@ -46,7 +47,7 @@ class LineView:
 
     def begin(self, schedule: Schedule) -> None:
         done = schedule.count("done")
-        self._print(f"{len(schedule.states)} cells, {done} done already; {schedule.executor.describe()}")
+        self._print(f"{count(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
 
     def change(self, item: CellState) -> None:
         took = (
@@ -89,7 +90,7 @@ class LiveView:
         if time.monotonic() - self._drawn >= REFRESH:
             self._drawn = time.monotonic()
             snapshots = [self._snapshot(item) for item in schedule.states]
-            self._live.update(overview(snapshots, self._console.height, self._note), refresh=True)
+            self._live.update(overview(snapshots, self._console.height, self._note, self._console.width), refresh=True)
 
     def close(self) -> None:
         self._live.stop()

@@ -13,16 +13,21 @@ from abps.cli.options import Words, named_value, parse, split_words
 from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.run.config import RunConfig
+from abps.run.settings_file import NOTHING, FileSettings, read_settings_file
 from abps.search.base import SearchConfig
-from abps.search.budget import BudgetConfig
+from abps.search.budget import DEFAULT_EPISODES, BudgetConfig
 from abps.search.registry import SEARCHES, search_config
-from abps.settings import setting, to_dict
+from abps.settings import replace, setting, to_dict
 from abps.tasks.catalogue import task_config
+from abps.tasks.config import TaskConfig
+from abps.words import count
 
 __all__ = [
     "DEFAULT_EPISODES",
     "HELP",
     "TrainArguments",
+    "as_interrupt",
+    "flat_config",
     "other_searches",
     "print_help",
     "run",
@@ -38,9 +43,6 @@ FOOTER = "`abps train TASK --search NAME --help-all` lists every setting, and th
 
 OTHER_SEARCH = ", not of the chosen one"
 
-DEFAULT_EPISODES = 300
-"""The paper's budgets are long; a first run should end soon."""
-
 Logger = Literal["tensorboard", "wandb"]
 
 
@@ -53,6 +55,8 @@ class TrainArguments:
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published")
     seed: int = setting(0, "everything random derives from it")
     runs: Path = setting(Path("runs"), "folder of all runs")
+    config: Path | None = setting(None, "settings from a file like a run's config.yaml; options override them")
+    initial: Path | None = setting(None, "start from a run's policy, a policy file, or a .npy file of parameters")
     overwrite: bool = setting(False, "start over; an existing run is renamed, not deleted")
     quiet: bool = setting(False, "print errors only")
     json: bool = setting(False, "print the result as one JSON object, and no progress bar")
@@ -71,11 +75,16 @@ def run(argv: Sequence[str]) -> int:
 
 
 def train_groups(argv: Sequence[str]) -> tuple[list[Group], Words]:
-    """The options of the search and task that the words name, with the preset's values as defaults."""
-    search, preset = named_value(argv, "--search", "abs"), named_value(argv, "--preset", "cpu")
-    words = split_words(argv, _groups("", search, preset))
+    """The options of the search and task that the words or the settings file name, with their values as defaults."""
+    config = named_value(argv, "--config", "")
+    file = read_settings_file(config) if config else NOTHING
+    search = named_value(argv, "--search", file.search or "abs")
+    preset = named_value(argv, "--preset", "cpu")
+    words = split_words(argv, _groups("", search, preset, NOTHING))
+    if not words.positionals and file.task_name:
+        words = words._replace(positionals=(file.task_name,))
     task = words.positionals[0] if words.positionals else ""
-    return _groups(task, search, preset), words
+    return _groups(task, search, preset, file), words
 
 
 def other_searches(argv: Sequence[str]) -> dict[str, list[SearchConfig]]:
@@ -84,15 +93,24 @@ def other_searches(argv: Sequence[str]) -> dict[str, list[SearchConfig]]:
     return {f"the search {name}": [search_config(name)] for name in SEARCHES if name != chosen}
 
 
-def _groups(task: str, search: str, preset: str) -> list[Group]:
+def _groups(task: str, search: str, preset: str, file: FileSettings) -> list[Group]:
     place = f" on {task}" if task else ""
+    arguments = TrainArguments(search=search, seed=file.seed or 0)
     return [
-        Group("arguments", TrainArguments()),
-        Group("when to stop", BudgetConfig(episodes=DEFAULT_EPISODES)),
-        Group("how it runs", RunConfig()),
-        Group(f"task {task}".rstrip(), task_config(task or "any"), ("id", "name")),
-        Group(f"search {search}{place}, preset {preset}", search_config(search, task, preset)),
+        Group("arguments", arguments),
+        Group("when to stop", file.budget_on(BudgetConfig(episodes=DEFAULT_EPISODES))),
+        Group("how it runs", file.run_on(RunConfig())),
+        Group(f"task {task}".rstrip(), _task(task, file), ("id", "name")),
+        Group(f"search {search}{place}, preset {preset}", file.search_on(search, search_config(search, task, preset))),
     ]
+
+
+def _task(task: str, file: FileSettings) -> TaskConfig:
+    """The task that the words name; a file that names it knows its id, too."""
+    named = task == file.task_name and file.task.get("id")
+    return file.task_on(
+        replace(task_config(task or "any"), id=str(file.task["id"])) if named else task_config(task or "any")
+    )
 
 
 def print_help(words: Words, usage: str, text: str, groups: Sequence[Group], footer: str) -> bool:
@@ -108,29 +126,30 @@ def print_help(words: Words, usage: str, text: str, groups: Sequence[Group], foo
 
 
 def _train(arguments: TrainArguments, budget: BudgetConfig, run: RunConfig, task: Any, search: Any) -> int:
-    from abps.run.directory import RunSettings, create_directory, move_aside, run_path
+    from abps.run.directory import RunSettings, new_directory, run_path
+    from abps.run.loggers import open_loggers
+    from abps.run.start import prepare_start
     from abps.tasks.gym import make_task
 
     if arguments.seed < 0:
         raise ConfigError(f"--seed must not be negative, got {arguments.seed}")
-    settings = RunSettings(task, arguments.search, search, budget, run, arguments.seed)
-    path = run_path(arguments.runs, settings)
     made = make_task(task)  # Before anything is written: a wrong task must leave no directory behind.
-    if arguments.overwrite and path.exists():
-        move_aside(path)
-    create_directory(path, settings)
-    return train_and_tell(path, settings, arguments, made)
+    start = prepare_start(arguments.initial, made.spec, search)
+    settings = RunSettings(task, arguments.search, search, budget, run, arguments.seed, initial=start.text)
+    path = run_path(arguments.runs, settings)
+    with new_directory(path, settings, start.files, overwrite=arguments.overwrite):
+        loggers = open_loggers(arguments.log, path, flat_config(settings))
+    return train_and_tell(path, settings, arguments, loggers, made)
 
 
-def train_and_tell(path: Path, settings: Any, arguments: Any, task: Any = None) -> int:
+def train_and_tell(path: Path, settings: Any, arguments: Any, loggers: Sequence[Any], task: Any = None) -> int:
     """Train with a progress bar, and say in the end what was learned and where it is."""
-    from abps.cli.progress import ProgressBar
-    from abps.run.loggers import LOGGERS
+    from abps.api.progress import ProgressBar
     from abps.run.loop import train
 
     bar = None if arguments.quiet or arguments.json else ProgressBar()
-    observers: list[Any] = [LOGGERS[name](path, _flat_config(settings)) for name in dict.fromkeys(arguments.log)]
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    observers: list[Any] = list(loggers)
+    signal.signal(signal.SIGTERM, as_interrupt)
     try:
         result = train(path, settings, (*observers, bar) if bar else tuple(observers), task)
     except KeyboardInterrupt:
@@ -145,11 +164,12 @@ def train_and_tell(path: Path, settings: Any, arguments: Any, task: Any = None) 
     return 0
 
 
-def _as_interrupt(number: int, frame: Any) -> None:
+def as_interrupt(number: int, frame: Any) -> None:
+    """Let SIGTERM end a command as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
-def _flat_config(settings: Any) -> dict[str, Any]:
+def flat_config(settings: Any) -> dict[str, Any]:
     return {"seed": settings.seed, "task": to_dict(settings.task), settings.search: to_dict(settings.search_config)}
 
 
@@ -176,7 +196,7 @@ def _print_result(result: Any, settings: Any, arguments: Any) -> None:
     learned = "no outer iteration was finished; give it more episodes"
     if centre is not None:
         learned = f"the current policy returns {centre:.1f} (mean of fresh episodes), the best one so far {best:.1f}"
-    used = f"{result.episodes} episodes of {settings.task.name} in {result.seconds:.0f} s"
+    used = f"{count(result.episodes, 'episode')} of {settings.task.name} in {result.seconds:.0f} s"
     print(f"{settings.search} used {used}: {learned}.")
     print(f"The run is in {result.path}; look at it with: abps report {result.path}")
     print(f"Train it longer with: abps resume {result.path} --episodes {2 * max(result.episodes, 1)}")

@@ -13,6 +13,7 @@ import msgspec
 
 from abps.cli.tree import Node, Option, family_of, flag_of, hints_of, kind_name
 from abps.errors import ConfigError
+from abps.keywords import split_list
 
 __all__ = ["read_values"]
 
@@ -118,7 +119,7 @@ def _read(text: str, hint: Any, flag: str) -> Any:
     inner = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
     try:
         if inner is not None:
-            return tuple(_one(part.strip(), inner) for part in text.split(",") if part.strip())
+            return tuple(_one(part, inner) for part in split_list(text))
         return _one(text, hint)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{flag} must be {_expected(hint)}, got {text!r}{_nearest_choice(text, hint)}") from error

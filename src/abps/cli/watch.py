@@ -1,7 +1,8 @@
-"""`abps watch`: running work in the terminal, and TensorBoard files of it."""
+"""`abps watch`: running work in the terminal or in a browser, and TensorBoard files of it."""
 
 import argparse
 import json
+import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -12,8 +13,13 @@ __all__ = ["HELP", "configure", "execute"]
 
 HELP = """Look at runs while they are trained: how far each is, how well it does, and how long it will take.
 
-Give run directories, or folders with runs in them; new runs in a folder appear by themselves. The run of a robot,
-given alone, is shown to its operator: returns, failures, the next episode, what to do. Nothing in them is changed."""
+Give run directories, or folders with runs in them; new runs in a folder appear by themselves. A robot's run, given
+alone, is shown to its operator: returns, failures, the next episode, what to do. Nothing in the runs is changed.
+
+  abps watch runs                  a table in the terminal
+  abps watch runs --web            live curves in a browser, for this computer only"""
+
+PORT = 8321
 
 BATCH = 10
 """Outer iterations that are exported together while runs go on."""
@@ -28,6 +34,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print the table once and stop")
     parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="between two updates (default: 2)")
     parser.add_argument("--json", action="store_true", help="print one JSON object per run and stop")
+    web = parser.add_argument_group("in a browser")
+    web.add_argument("--web", action="store_true", help="serve a live page until Ctrl-C")
+    web.add_argument("--port", type=int, default=PORT, help=f"its port; 0: any that is free (default: {PORT})")
+    web.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS",
+        help="address to listen at (default: 127.0.0.1, which only this computer can reach)",
+    )  # fmt: skip
     parser.add_argument(
         "--tensorboard", type=Path, metavar="DIR",
         help="also write TensorBoard files there; calling it again adds what is new (view: tensorboard --logdir DIR)",
@@ -42,6 +55,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
     if arguments.every <= 0:
         raise ConfigError(f"--every must be positive, got {arguments.every:g}")
+    if arguments.web:
+        return _serve(arguments)
     if _shows_one_robot(arguments):
         return 0
     watcher = _Watcher(arguments.runs, arguments.tensorboard)
@@ -52,13 +67,37 @@ def execute(arguments: argparse.Namespace) -> int:
                 print(json.dumps({**asdict(item), "path": str(item.path), "seconds_left": item.left}))
         elif arguments.once or not Console().is_terminal:
             width = None if Console().is_terminal else 160  # In a file there is no width to keep to.
-            Console(width=width).print(watcher.picture(snapshots, None))
+            Console(width=width).print(watcher.picture(snapshots, None if width else Console(height=10_000)))
         else:
             _show(watcher, snapshots, arguments.every)
     except KeyboardInterrupt:
         pass
     finally:
         watcher.close()
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    """Serve the live page until Ctrl-C."""
+    from abps.errors import ConfigError
+    from abps.study.live import LiveStudy
+    from abps.study.server import is_loopback, make_server
+
+    if arguments.once or arguments.json or arguments.tensorboard:
+        raise ConfigError("--web goes with none of --once, --json and --tensorboard")
+    server = make_server(LiveStudy(arguments.runs, arguments.every), arguments.host, arguments.port)
+    if not is_loopback(arguments.host):
+        print(
+            f"warning: everybody who can reach {arguments.host} on the network can read these runs (and change none)",
+            file=sys.stderr,
+        )
+    print(f"The live page is {server.address} (Ctrl-C ends it)", flush=True)
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print("\nThe live page is closed.")
+    finally:
+        server.server_close()
     return 0
 
 
@@ -81,16 +120,20 @@ def _show(watcher: "_Watcher", snapshots: list[Any], every: float) -> None:
     from rich.live import Live
 
     console = Console()
-    with Live(watcher.picture(snapshots, console.height), console=console, auto_refresh=False) as live:
+    with Live(watcher.picture(snapshots, console), console=console, auto_refresh=False) as live:
         live.refresh()
-        busy = any(item.state == "running" for item in snapshots)
-        last = time.monotonic() if busy else float("-inf")
+        last = time.monotonic() if _busy(snapshots) else float("-inf")
         while time.monotonic() - last < PATIENCE:
             time.sleep(every)
-            if any(item.state == "running" for item in snapshots):
+            if _busy(snapshots):
                 last = time.monotonic()
-            snapshots = watcher.look()
-            live.update(watcher.picture(snapshots, console.height), refresh=True)
+            snapshots = watcher.look(again=True)
+            live.update(watcher.picture(snapshots, console), refresh=True)
+
+
+def _busy(snapshots: list[Any]) -> bool:
+    """Whether something may still happen: a run is trained, or a robot's run waits for its next episode."""
+    return any(item.state in ("running", "waiting") for item in snapshots)
 
 
 class _Watcher:
@@ -105,11 +148,18 @@ class _Watcher:
         self._folder = tensorboard
         self._exported, self._least = 0, 1
 
-    def look(self) -> list[Any]:
+    def look(self, *, again: bool = False) -> list[Any]:
+        """The runs as they are now; what is gone since the first look is left out."""
+        from abps.errors import RunError
         from abps.study.progress import Follower
         from abps.study.records import find_runs
 
-        found = find_runs(self._paths)
+        try:
+            found = find_runs(self._paths)
+        except RunError:
+            if not again:
+                raise
+            found = []
         for path in found:
             self._followers.setdefault(path, Follower(path))
             if self._export is not None:
@@ -123,10 +173,13 @@ class _Watcher:
             for path in self._followers:
                 self._export.update(path)
 
-    def picture(self, snapshots: list[Any], height: int | None) -> Any:
+    def picture(self, snapshots: list[Any], console: Any) -> Any:
+        """The table as it fits a console; None: whole."""
         from abps.study.watch import overview
 
         note = ""
         if self._folder is not None:
             note = f"TensorBoard: {self._exported} outer iterations written to {self._folder}"
-        return overview(snapshots, height, note)
+        if console is None:
+            return overview(snapshots, None, note)
+        return overview(snapshots, console.height, note, console.width)

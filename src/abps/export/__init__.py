@@ -35,7 +35,7 @@ def export_policy(policy: Policy, kind: str, directory: Path) -> Exported:
         NumericsError: the exported policy acts differently.
     """
     from abps.export.c_policy import act_c, compiler, write_c
-    from abps.export.form import LinearPolicyArrays, check
+    from abps.export.form import PolicyArrays, check
     from abps.export.numpy_policy import act_numpy, write_numpy
     from abps.export.onnx_policy import act_onnx, write_onnx
 
@@ -43,7 +43,7 @@ def export_policy(policy: Policy, kind: str, directory: Path) -> Exported:
     if kind not in writers:
         raise ConfigError(f"unknown format {kind!r}; known: {', '.join(FORMATS)}")
     write, act = writers[kind]
-    form = LinearPolicyArrays.of(policy)
+    form = PolicyArrays.of(policy)
     with tempfile.TemporaryDirectory() as name:  # Nothing that was not verified reaches the reader's directory.
         draft = Path(name)
         files = write(form, draft)

@@ -13,8 +13,9 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.errors import ConfigError
-from abps.export.form import LinearPolicyArrays, literal, safe_text
+from abps.export.form import PolicyArrays, literal, moves, safe_text
 from abps.export.numpy_policy import through_program
+from abps.policies.layers import Layer
 
 __all__ = ["act_c", "compiler", "write_c"]
 
@@ -41,7 +42,7 @@ ACT_HEADER = """/* Write the action for one raw observation (it is normalised he
    `action` stays inside the action bounds for every finite observation. */
 void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);"""
 
-STEP_HEADER = """/* Where an episode stands: {why}. */
+STEP_HEADER = """/* Where an episode stands: during an episode {why}. */
 typedef struct {{
     long knot; /* the last knot that was passed */
     long step; /* steps since then */{member}
@@ -94,13 +95,7 @@ int main(void) {{
 """
 
 ACT = """void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]) {{
-    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
-        double latent = bias[i];
-        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
-            latent += weights[i][j] * ((observation[j] - observation_mean[j]) / observation_std[j]);
-        }}
-{squash}
-    }}
+{layers}
 }}"""
 
 MEMBER = """
@@ -115,14 +110,7 @@ void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OB
                       double action[ABPS_ACTION_SIZE]) {{
     const long before = state->knot, after = before + 1 < KNOTS ? before + 1 : before;
     const double share = (double)state->step / KNOT_INTERVAL;
-    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {{
-        double latent = (1.0 - share) * bias[before][i] + share * bias[after][i];
-        for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {{
-            const double weight = (1.0 - share) * weights[before][i][j] + share * weights[after][i][j];
-            latent += weight * ((observation[j] - observation_mean[j]) / observation_std[j]);
-        }}
-{squash}{limit}
-    }}
+{layers}{limit}
     if (after > before && ++state->step == KNOT_INTERVAL) {{ /* After the last knot nothing moves. */
         state->knot = after;
         state->step = 0;
@@ -135,68 +123,110 @@ BEGIN = """
     }"""
 
 LIMIT = """
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {
         const double least = state->action[i] - action_rate[i], most = state->action[i] + action_rate[i];
         action[i] = action[i] < least ? least : (action[i] > most ? most : action[i]);
-        state->action[i] = action[i];"""
+        state->action[i] = action[i];
+    }"""
+
+NORMALISE = """    double values_0[ABPS_OBSERVATION_SIZE];
+    for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {
+        values_0[j] = (observation[j] - observation_mean[j]) / observation_std[j];
+    }"""
+
+LAYER = """{declared}    for (int i = 0; i < {rows}; i++) {{
+        double sum = {bias};
+        for (int j = 0; j < {columns}; j++) {{
+            sum += {weight} * values_{before}[j];
+        }}
+{output}
+    }}"""
+
+FUNCTION = {"tanh": "tanh(sum)", "sin": "sin(sum)", "exp": "exp(sum)", "square": "sum * sum", "identity": "sum"}
 
 SQUASH = {
-    "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(latent);",
-    "clip": """        latent += action_centre[i];
-        action[i] = latent < action_low[i] ? action_low[i] : (latent > action_high[i] ? action_high[i] : latent);""",
+    "tanh": "        action[i] = action_centre[i] + action_half[i] * tanh(sum);",
+    "clip": """        sum += action_centre[i];
+        action[i] = sum < action_low[i] ? action_low[i] : (sum > action_high[i] ? action_high[i] : sum);""",
 }
 
 
-def write_c(form: LinearPolicyArrays, directory: Path) -> list[Path]:
+def write_c(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.h` and `policy.c`; return the files."""
     header, source = Path(directory) / "policy.h", Path(directory) / "policy.c"
     used = {"tanh": ("centre", "half"), "clip": ("centre", "low", "high")}[form.squash]
     used += ("rate", "start") if form.rate is not None else ()
     bounds = [f"static const double action_{n}[ABPS_ACTION_SIZE] = {{{_numbers(getattr(form, n))}}};" for n in used]
     sizes = {"task": safe_text(form.task).replace("?", "_"), "s": form.mean.size, "a": form.low.size}
-    state = form.has_state
+    moving = form.knots > 0
     header.write_text(HEADER.format(**sizes, functions=_declarations(form)), encoding="utf-8")
     text = SOURCE.format(
         **sizes, parameters=_parameters(form), mean=_numbers(form.mean), std=_numbers(form.std),
         bounds="\n".join(bounds), functions=_functions(form),
-        begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if state else "",
-        call="abps_policy_step(&state, observation, action)" if state else "abps_policy_act(observation, action)",
+        begin="    abps_policy_state state;\n    abps_policy_start(&state);\n" if moving else "",
+        call="abps_policy_step(&state, observation, action)" if moving else "abps_policy_act(observation, action)",
     )  # fmt: skip
     source.write_text(text, encoding="utf-8")
     return [header, source]
 
 
-def _declarations(form: LinearPolicyArrays) -> str:
-    if not form.has_state:
+def _declarations(form: PolicyArrays) -> str:
+    if not form.knots:
         return ACT_HEADER
-    moves = "the weights of this policy move along a path while the episode runs"
-    why = moves if form.path is not None else "the rate of its actions is limited"
-    return STEP_HEADER.format(why=why, member=MEMBER if form.rate is not None else "")
+    return STEP_HEADER.format(why=form.why_state, member=MEMBER if form.rate is not None else "")
 
 
-def _functions(form: LinearPolicyArrays) -> str:
-    squash = SQUASH[form.squash]
-    if not form.has_state:
-        return ACT.format(squash=squash)
+def _functions(form: PolicyArrays) -> str:
+    if not form.knots:
+        return ACT.format(layers=_layers(form))
     limited = form.rate is not None
-    return STEP.format(squash=squash, begin=BEGIN if limited else "", limit=LIMIT if limited else "")
+    return STEP.format(layers=_layers(form), begin=BEGIN if limited else "", limit=LIMIT if limited else "")
 
 
-def _parameters(form: LinearPolicyArrays) -> str:
-    """The weights and the bias, or those of all knots."""
-    sizes = "[ABPS_ACTION_SIZE][ABPS_OBSERVATION_SIZE]"
-    if not form.has_state:
-        return (
-            f"static const double weights{sizes} = {{\n{_rows(form.weights)}\n}};\n"
-            f"static const double bias[ABPS_ACTION_SIZE] = {{{_numbers(form.bias)}}};"
-        )
-    path = form.knots
-    knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in path.weights)
-    return (
-        f"#define KNOTS {len(path.weights)}\n"
-        f"#define KNOT_INTERVAL {int(path.interval)} /* steps between two knots */\n\n"
-        f"static const double weights[KNOTS]{sizes} = {{\n{knots}\n}};\n"
-        f"static const double bias[KNOTS][ABPS_ACTION_SIZE] = {{\n{_rows(path.bias)}\n}};"
-    )
+def _layers(form: PolicyArrays) -> str:
+    """The statements from the observation to the action."""
+    blocks, last = [NORMALISE], len(form.layers)
+    for number, layer in enumerate(form.layers, 1):
+        rows, columns = layer.weights.shape[-2:]
+        output = SQUASH[form.squash]
+        if number < last:
+            value = FUNCTION[layer.function]
+            if layer.plain and layer.function != "identity":
+                value = f"i < {rows - layer.plain} ? {value} : sum"
+            output = f"        values_{number}[i] = {value};"
+        blocks.append(
+            LAYER.format(
+                declared="" if number == last else f"    double values_{number}[{rows}];\n", before=number - 1,
+                rows=rows, columns=columns, output=output, bias=_entry(f"bias_{number}", "[i]", layer),
+                weight=_entry(f"weights_{number}", "[i][j]", layer),
+            )
+        )  # fmt: skip
+    return "\n".join(blocks)
+
+
+def _entry(name: str, place: str, layer: Layer) -> str:
+    """One number of a layer, between two knots where it moves."""
+    if not moves(layer):
+        return f"{name}{place}"
+    return f"((1.0 - share) * {name}[before]{place} + share * {name}[after]{place})"
+
+
+def _parameters(form: PolicyArrays) -> str:
+    """Weights and bias of every layer, of all knots where they move."""
+    lines: list[str] = []
+    if form.knots:
+        lines.append(f"#define KNOTS {form.knots}")
+        lines.append(f"#define KNOT_INTERVAL {int(form.interval)} /* steps between two knots */\n")
+    for number, layer in enumerate(form.layers, 1):
+        rows, columns = layer.weights.shape[-2:]
+        if moves(layer):
+            knots = "\n".join(f"    {{\n{_rows(weights, 8)}\n    }}," for weights in layer.weights)
+            lines.append(f"static const double weights_{number}[KNOTS][{rows}][{columns}] = {{\n{knots}\n}};")
+            lines.append(f"static const double bias_{number}[KNOTS][{rows}] = {{\n{_rows(layer.bias)}\n}};")
+        else:
+            lines.append(f"static const double weights_{number}[{rows}][{columns}] = {{\n{_rows(layer.weights)}\n}};")
+            lines.append(f"static const double bias_{number}[{rows}] = {{{_numbers(layer.bias)}}};")
+    return "\n".join(lines)
 
 
 def _rows(matrix: Array, indent: int = 4) -> str:

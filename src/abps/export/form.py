@@ -1,14 +1,14 @@
 """What every exporter writes down: a policy as plain numbers, and the check that an exported one acts the same.
 
-Shapes: s observation size, a action size, m test observations, k knots. Both policy classes of the project have one
-form: z = weights · (observation − mean) / std + bias, then `tanh` squashing (low + (high − low) · (1 + tanh z) / 2,
-written centre + half · tanh z) or clipping (centre + z cut off at the bounds). Along a path, weights and bias are
-interpolated linearly between knots. Where the rate of the actions is limited, each is brought within reach of the one
-before. The normaliser is kept apart from the weights: folding 1/std into them is the same
-in exact arithmetic, but loses digits for a sensor that hardly moves.
+Shapes: s observation size, a action size, m test observations, k knots, o outputs and i inputs of a layer. The form is
+that of `policies.layers`: (observation − mean) / std, affine maps with a function after each, then `tanh` squashing
+(low + (high − low) · (1 + tanh z) / 2, written centre + half · tanh z) or clipping (centre + z cut off at the bounds).
+Along a path, weights and biases are interpolated linearly between knots. Where the rate of the actions is limited, each
+is brought within reach of the one before. The normaliser is kept apart from the weights:
+folding 1/std into them is the same in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,12 @@ import numpy as np
 from abps.arrays import Array
 from abps.errors import ConfigError, NumericsError
 from abps.policies import Policy
-from abps.policies.base import LinearForm, PolicyClass
+from abps.policies.base import Layered
+from abps.policies.layers import Layer, Layers, stacked
 from abps.registry import kind_of
 from abps.seeding import generator
-from abps.tasks.spec import TaskSpec
 
-__all__ = ["TOLERANCE", "LinearPath", "LinearPolicyArrays", "check", "literal", "safe_text", "sample_observations"]
+__all__ = ["TOLERANCE", "PolicyArrays", "check", "literal", "moves", "safe_text", "sample_observations"]
 
 TOLERANCE = 1e-6
 """Largest difference of an action, in units of half its range when that is larger than one."""
@@ -30,25 +30,14 @@ LONGEST_CHECK = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPath:
-    """A path as numbers: the knots' weights and biases, and the steps between two knots."""
-
-    weights: Array
-    """(k, a, s)"""
-    bias: Array
-    """(k, a)"""
-    interval: int
-
-
-@dataclass(frozen=True, eq=False)
-class LinearPolicyArrays:
-    """A policy as numbers; `weights` and `bias` are those at rest, `path` says where they go during an episode."""
+class PolicyArrays:
+    """A policy as numbers: its layers, the normaliser before them and the action bounds after them."""
 
     task: str
     squash: str
     """"tanh" or "clip"."""
-    weights: Array
-    """(a, s)"""
+    layers: tuple[Layer, ...]
+    """Along a path, a layer that moves has an axis of knots in front: weights (k, o, i) and bias (k, o)."""
     mean: Array
     """(s,)"""
     std: Array
@@ -57,58 +46,51 @@ class LinearPolicyArrays:
     """(a,)"""
     high: Array
     """(a,)"""
-    bias: Array | None = None
-    """(a,); None: zero."""
-    path: LinearPath | None = None
-    """None: the policy is at rest."""
+    knots: int = 0
+    """k; 0: the policy is at rest, and its actions depend on the observation alone."""
+    interval: int = 1
+    """Steps between two knots."""
     rate: Array | None = None
     """(a,): the largest change of every action per step; None: no limit."""
     start: Array | None = None
     """(a,): the action before the first step, where there is a rate."""
 
-    def __post_init__(self) -> None:
-        if self.bias is None:
-            object.__setattr__(self, "bias", np.zeros(len(self.low)))
-
     @classmethod
-    def of(cls, policy: Policy) -> "LinearPolicyArrays":
+    def of(cls, policy: Policy) -> "PolicyArrays":
         """Read a policy's numbers.
 
         Raises:
             ConfigError: its class is one that no exporter knows.
         """
-        spec, policy_class = policy.spec, policy.space.policy_class
-        if not isinstance(policy_class, LinearForm):
+        spec, policy_class, path = policy.spec, policy.space.policy_class, policy.path
+        if not isinstance(policy_class, Layered):
             kind = kind_of(type(policy_class))
-            raise ConfigError(f"policies of kind {kind!r} cannot be exported: they are not linear before a squashing")
-        weights, bias = _linear(policy_class, spec, policy.parameters)
-        path = None
-        if policy.path is not None:
-            knots = [_linear(policy_class, spec, knot) for knot in policy.path.knots]
-            path = LinearPath(np.stack([w for w, _ in knots]), np.stack([b for _, b in knots]), policy.path.interval)
+            raise ConfigError(f"policies of kind {kind!r} cannot be exported: their class has no method `layers`")
+        knots = [policy_class.layers(spec, knot) for knot in ([policy.parameters] if path is None else path.knots)]
+        stateful = (
+            path is not None or spec.action_rates is not None
+        )  # A limited rate is a path of one knot with memory.
         return cls(
             task=spec.name,
-            squash=policy_class.squash,
-            weights=weights,
-            bias=bias,
-            path=path,
+            squash=knots[0].squash,
+            layers=_along(knots) if stateful else knots[0].layers,
             mean=policy.normaliser.mean,
             std=policy.normaliser.std,
             low=np.array(spec.action_low),
             high=np.array(spec.action_high),
+            knots=len(knots) if stateful else 0,
+            interval=1 if path is None else path.interval,
             rate=spec.action_rates,
             start=None if spec.action_rates is None else spec.action_start,
         )
 
     @property
-    def has_state(self) -> bool:
-        """Whether an action depends on more than the observation: on the step, or on the action before."""
-        return self.path is not None or self.rate is not None
-
-    @property
-    def knots(self) -> LinearPath:
-        """The path; of a policy at rest, one knot."""
-        return self.path or LinearPath(self.weights[None], np.asarray(self.bias)[None], 1)
+    def why_state(self) -> str:
+        """Why an action depends on more than the observation; "": it does not."""
+        if not self.knots:
+            return ""
+        moving = self.knots > 1 or self.rate is None
+        return "its weights move along a path" if moving else "the rate of its actions is limited"
 
     @property
     def centre(self) -> Array:
@@ -121,13 +103,25 @@ class LinearPolicyArrays:
         return (self.high - self.low) / 2.0
 
 
-def _linear(policy_class: PolicyClass, spec: TaskSpec, parameters: Array) -> tuple[Array, Array]:
-    """Weights (a, s) and bias (a,) of parameters."""
-    arrays = policy_class.to_arrays(spec, parameters)
-    return arrays["weights"], arrays.get("bias", np.zeros(spec.action_dim))
+def moves(layer: Layer) -> bool:
+    """Whether a layer has an axis of knots."""
+    return layer.weights.ndim == 3
 
 
-def sample_observations(form: LinearPolicyArrays, count: int = 200) -> Array:
+def _along(knots: Sequence[Layers]) -> tuple[Layer, ...]:
+    """The layers of a path; the last one has an axis of knots in any case."""
+    found: list[Layer] = []
+    for number, layer in enumerate(knots[0].layers):
+        weights, bias = stacked([item.layers[number] for item in knots])
+        found.append(layer._replace(weights=weights, bias=bias))
+    if not moves(found[-1]):
+        last = found[-1]
+        weights, bias = (np.stack([part] * len(knots)) for part in (last.weights, last.bias))
+        found[-1] = last._replace(weights=weights, bias=bias)
+    return tuple(found)
+
+
+def sample_observations(form: PolicyArrays, count: int = 200) -> Array:
     """Random observations around those the policy has seen, some far outside, and all zeros; (m, s)."""
     rng = generator(0, "export", form.task)
     near = form.mean + 3.0 * form.std * rng.standard_normal((count, form.mean.size))
@@ -149,7 +143,7 @@ def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
     Raises:
         NumericsError: an action differs by more than `TOLERANCE`.
     """
-    form = LinearPolicyArrays.of(policy)
+    form = PolicyArrays.of(policy)
     observations = _check_observations(form)
     original = policy.start()
     expected = np.stack([original(observation) for observation in observations])
@@ -164,11 +158,11 @@ def check(policy: Policy, act: Callable[[Array], Array], what: str) -> float:
     return error
 
 
-def _check_observations(form: LinearPolicyArrays) -> Array:
+def _check_observations(form: PolicyArrays) -> Array:
     """Observations to compare on; for a path as many as it has steps, and some more, near and far ones mixed."""
-    if not form.has_state:
+    if not form.knots:
         return sample_observations(form)
-    steps = min(len(form.knots.weights) * form.knots.interval, LONGEST_CHECK)
+    steps = min(form.knots * form.interval, LONGEST_CHECK)
     observations = sample_observations(form, max(200, steps))
     return generator(0, "export order", form.task).permutation(observations)
 

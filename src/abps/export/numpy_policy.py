@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from abps.arrays import Array
-from abps.export.form import LinearPolicyArrays, literal, safe_text
+from abps.export.form import PolicyArrays, literal, moves, safe_text
+from abps.policies.layers import Layer
 
 __all__ = ["act_numpy", "write_numpy"]
 
@@ -37,7 +38,7 @@ AT_REST = """    from policy import act
 
 As a program it reads one observation per line (numbers separated by spaces) and prints one action per line."""
 
-WITH_STATE = """{why}, so that every episode needs a controller of its own:
+WITH_STATE = """During an episode {why}, so that every episode needs a controller of its own:
 
     from policy import start
     act = start()                    # at the beginning of an episode
@@ -46,11 +47,6 @@ WITH_STATE = """{why}, so that every episode needs a controller of its own:
 As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
 per line."""
 
-MOVES, LIMITED = (
-    "The weights move along a path during the episode",
-    "The actions change by at most ACTION_RATE per step",
-)
-
 ACT = '''
 
 def act(observation):
@@ -58,7 +54,8 @@ def act(observation):
     observation = np.asarray(observation, dtype=np.float64)
     if observation.shape[-1:] != OBSERVATION_MEAN.shape:
         raise ValueError(f"expected {s} numbers in an observation, got the shape {{observation.shape}}")
-    latent = (observation - OBSERVATION_MEAN) / OBSERVATION_STD @ WEIGHTS.T + BIAS
+    values = (observation - OBSERVATION_MEAN) / OBSERVATION_STD
+{layers}
     return {squash}
 
 
@@ -71,7 +68,7 @@ START = '''
 
 def start():
     """Return the controller of one episode: a function from an observation to an action that counts its calls."""
-    step, last{more_names} = 0, len(KNOT_WEIGHTS) - 1{more_values}
+    step, last{more_names} = 0, {knots} - 1{more_values}
 
     def act(observation):
         nonlocal step{more_names}
@@ -81,9 +78,8 @@ def start():
         before, share = min(step // KNOT_INTERVAL, last), step % KNOT_INTERVAL / KNOT_INTERVAL
         after = min(before + 1, last)
         step += 1
-        weights = (1.0 - share) * KNOT_WEIGHTS[before] + share * KNOT_WEIGHTS[after]
-        bias = (1.0 - share) * KNOT_BIAS[before] + share * KNOT_BIAS[after]
-        latent = weights @ ((observation - OBSERVATION_MEAN) / OBSERVATION_STD) + bias
+        values = (observation - OBSERVATION_MEAN) / OBSERVATION_STD
+{layers}
 {finish}
 
     return act
@@ -106,54 +102,69 @@ FINISH_LIMITED = """        wanted = {squash}
         return action.copy()"""
 
 SQUASH = {
-    "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(latent)",
-    "clip": "np.clip(ACTION_CENTRE + latent, ACTION_LOW, ACTION_HIGH)",
+    "tanh": "ACTION_CENTRE + ACTION_HALF * np.tanh(values)",
+    "clip": "np.clip(ACTION_CENTRE + values, ACTION_LOW, ACTION_HIGH)",
 }
 
 
-def write_numpy(form: LinearPolicyArrays, directory: Path) -> list[Path]:
+def write_numpy(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
-    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size}
-    usage = AT_REST.format(**sizes)
-    if form.has_state:
-        usage = WITH_STATE.format(**sizes, why=MOVES if form.path is not None else LIMITED)
+    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size, "why": form.why_state}
+    usage = WITH_STATE if form.knots else AT_REST
     text = HEAD.format(
-        **sizes, task=safe_text(form.task), usage=usage, numbers=_parameters(form),
+        **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
         mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
     path.write_text(text + _body(form) + MAIN, encoding="utf-8")
     return [path]
 
 
-def _body(form: LinearPolicyArrays) -> str:
+def _body(form: PolicyArrays) -> str:
     """The functions of the file."""
-    squash, size = SQUASH[form.squash], form.mean.size
-    if not form.has_state:
-        return ACT.format(s=size, squash=squash)
+    squash, indent = SQUASH[form.squash], 8 if form.knots else 4
+    lines = [" " * indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
+    inner = {"s": form.mean.size, "layers": "\n".join(lines)}
+    if not form.knots:
+        return ACT.format(**inner, squash=squash)
     limited = form.rate is not None
     return START.format(
-        s=size,
+        **inner,
+        knots=form.knots,
         more_names=", action" if limited else "",
         more_values=", ACTION_START" if limited else "",
         finish=(FINISH_LIMITED if limited else FINISH).format(squash=squash),
     )
 
 
-def _parameters(form: LinearPolicyArrays) -> str:
-    """The weights and the bias, or those of all knots; and the limit of the rate."""
-    if not form.has_state:
-        return f"WEIGHTS = np.array([\n{_rows(form.weights)}\n])\nBIAS = np.array([{_numbers(form.bias)}])"
-    knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in form.knots.weights)
-    lines = [
-        f"KNOT_WEIGHTS = np.array([\n{knots}\n])",
-        f"KNOT_BIAS = np.array([\n{_rows(form.knots.bias)}\n])",
-        f"KNOT_INTERVAL = {int(form.knots.interval)}  # steps between two knots; after the last one nothing moves",
-    ]
+def _layer(number: int, layer: Layer) -> list[str]:
+    """The lines that take `values` through a layer."""
+    weights, bias = f"WEIGHTS_{number}", f"BIAS_{number}"
+    if moves(layer):
+        weights, bias = (f"((1.0 - share) * {name}[before] + share * {name}[after])" for name in (weights, bias))
+    lines = [f"values = values @ {weights}.T + {bias}"]
+    if layer.function != "identity":
+        part = f"values[..., :{layer.bias.shape[-1] - layer.plain}]"
+        lines.append(f"{part} = np.{layer.function}({part})")
+    return lines
+
+
+def _parameters(form: PolicyArrays) -> str:
+    """Weights and bias of every layer, of all knots where they move."""
+    lines: list[str] = []
+    for number, layer in enumerate(form.layers, 1):
+        if moves(layer):
+            knots = "\n".join(f"    [\n{_rows(weights, 8)}\n    ]," for weights in layer.weights)
+            lines.append(f"WEIGHTS_{number} = np.array([\n{knots}\n])  # of every knot")
+            lines.append(f"BIAS_{number} = np.array([\n{_rows(layer.bias)}\n])")
+        else:
+            lines.append(f"WEIGHTS_{number} = np.array([\n{_rows(layer.weights)}\n])")
+            lines.append(f"BIAS_{number} = np.array([{_numbers(layer.bias)}])")
+    if form.knots:
+        interval = int(form.interval)
+        lines.append(f"KNOT_INTERVAL = {interval}  # steps between two knots; after the last one nothing moves")
     if form.rate is not None:
-        lines += [
-            f"ACTION_RATE = np.array([{_numbers(form.rate)}])  # largest change of an action per step",
-            f"ACTION_START = np.array([{_numbers(form.start)}])  # the action before the first step",
-        ]
+        lines.append(f"ACTION_RATE = np.array([{_numbers(form.rate)}])  # largest change of an action per step")
+        lines.append(f"ACTION_START = np.array([{_numbers(form.start)}])  # the action before the first step")
     return "\n".join(lines)
 
 

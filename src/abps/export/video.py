@@ -6,11 +6,9 @@ out in a small process of its own, because a failed attempt cannot be taken back
 
 import contextlib
 import importlib
-import inspect
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ from abps.errors import ConfigError, TaskError
 from abps.policies import Policy
 from abps.seeding import integer_seed
 from abps.tasks.config import TaskConfig
+from abps.tasks.environments import make_env
 
 __all__ = ["Video", "choose_gl", "record_video"]
 
@@ -165,33 +164,17 @@ def _imageio() -> Any:
 
 
 def _drawable(task: TaskConfig, size: int) -> "gymnasium.Env[Any, Any]":
-    """The task's environment with pictures switched on."""
-    if ":" in task.id:
-        return _from_factory(task.id)
-    limit: dict[str, Any] = {"max_episode_steps": task.horizon} if task.horizon else {}
-    for extra in ({"width": size, "height": size}, {}):
+    """The task's environment with pictures switched on, of this size if it can be told."""
+    sized = {"width": size, "height": size}
+    for extra in (sized, {}) if ":" not in task.id else ({},):
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=".*out of date.*", category=DeprecationWarning)
-                return gymnasium.make(task.id, render_mode="rgb_array", disable_env_checker=True, **limit, **extra)
-        except TypeError:  # An environment that takes no size is asked again without.
-            if not extra:
-                raise
-        except (gymnasium.error.Error, ImportError) as error:
-            raise TaskError(f"cannot make {task.id!r} for drawing: {error}") from error
-        except Exception as error:
-            raise TaskError(f"cannot draw {task.id!r}: {type(error).__name__}: {error}; {ADVICE}") from error
+            env = make_env(task, render_mode="rgb_array", **extra)
+        except TaskError as error:
+            if extra and isinstance(error.__cause__, TypeError):
+                continue  # An environment that takes no size is asked again without.
+            raise TaskError(f"cannot make {task.id!r} for drawing: {error}; {ADVICE}") from error
+        if getattr(env, "render_mode", None) != "rgb_array":
+            env.close()
+            raise TaskError(f"{task.id!r} draws no pictures: let the factory take render_mode and pass it on")
+        return env
     raise AssertionError("unreachable")
-
-
-def _from_factory(path: str) -> "gymnasium.Env[Any, Any]":
-    module, _, name = path.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module), name)
-        takes_mode = "render_mode" in inspect.signature(factory).parameters
-        env = factory(render_mode="rgb_array") if takes_mode else factory()
-    except Exception as error:
-        raise TaskError(f"cannot make {path!r} for drawing: {type(error).__name__}: {error}") from error
-    if getattr(env, "render_mode", None) != "rgb_array":
-        raise TaskError(f"{path!r} draws no pictures: let the factory take render_mode and pass it on")
-    return env

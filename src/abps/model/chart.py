@@ -86,9 +86,7 @@ class ActionMetric(Chart):
             raise RuntimeError("the action metric needs the visited states of points; keep them (states)")
         space, normaliser, weights = centre.space, centre.normaliser, visits.weights
         blocks = space.metric(centre.parameters, visits.states, normaliser, weights)
-        even = np.full(len(visits.states), 1.0)
-        ridge = space.metric(space.initial(), _shuffled(visits.states), normaliser, even)
-        blocks = blocks + self.ridge * ridge
+        blocks = blocks + self.ridge * space.prior_metric(_shuffled(visits.states), normaliser)
         diagonal = np.einsum("bii->bi", blocks)
         diagonal += FLOOR * np.maximum(diagonal, 1.0)
         factors: Array = np.linalg.cholesky(blocks).astype(np.float64)

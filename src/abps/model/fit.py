@@ -19,7 +19,7 @@ finds optima it knows. The winner is polished.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,12 +32,14 @@ from abps.model.linalg import cholesky, squared_distances
 from abps.model.posterior import SQUARED_EXPONENTIAL
 
 __all__ = [
+    "FEW",
     "SHARED",
     "THOROUGH",
     "WARM",
     "Bounds",
     "Effort",
     "Fit",
+    "Lengthscales",
     "MarginalLikelihood",
     "OwnLengthscales",
     "SharedLengthscale",
@@ -99,6 +101,9 @@ class Effort(NamedTuple):
 THOROUGH = Effort()
 SHARED = Effort(starts=6, polished=2, rounds=0)
 """For one shared lengthscale: three or four hyper-parameters have few optima."""
+FEW = Effort(starts=4, polished=2, rounds=0)
+"""The last optimum and the best of some other starts: for optimisers that start from very few points, whose first
+optimum says little."""
 WARM = Effort(starts=1, polished=1, rounds=0)
 """Only the last optimum is polished: after a probe the window has changed by one point."""
 
@@ -187,9 +192,11 @@ class OwnLengthscales:
 class SharedLengthscale:
     """One lengthscale for all parameters: the distances are computed once, and a fit costs milliseconds."""
 
-    def __init__(self, points: Array, scale_by_dimension: bool) -> None:
+    def __init__(self, points: Array, scale_by_dimension: bool, squares: Array | None = None) -> None:
+        """`squares` take the place of |x_j − x_k|², such as those of an additive kernel's components (C, n, n)."""
         self.count, self.d = 1, points.shape[1]
-        self.distances = squared_distances(points) / (self.d if scale_by_dimension else 1.0)
+        squares = squared_distances(points) if squares is None else squares
+        self.distances = squares / (self.d if scale_by_dimension else 1.0)
 
     def squared(self, logarithms: Array) -> Array:
         """|t_j − t_k|² (n, n)."""
@@ -208,12 +215,34 @@ class SharedLengthscale:
         return np.log(hyper.lengthscales[:1])
 
 
+class Lengthscales(Protocol):
+    """Squared distances of a window as a function of log ℓ (l,), and what their gradient needs."""
+
+    @property
+    def count(self) -> int:
+        """l"""
+        ...
+
+    @property
+    def d(self) -> int:
+        """Parameters."""
+        ...
+
+    def squared(self, logarithms: Array) -> Array: ...
+
+    def gradient(self, outer: Array, logarithms: Array) -> Array: ...
+
+    def expanded(self, logarithms: Array) -> Array: ...
+
+    def reduced(self, hyper: Hyper) -> Array: ...
+
+
 class MarginalLikelihood:
     """Log marginal likelihood of a window as a function of (log ℓ, log σ_f, log σ_n[, log σ_β]), with its gradient."""
 
     def __init__(
         self,
-        lengthscales: OwnLengthscales | SharedLengthscale,
+        lengthscales: Lengthscales,
         residual: Array,
         *,
         scale_by_dimension: bool = True,
@@ -314,6 +343,7 @@ def fit(
     feature_values: ArrayLike | None = None,
     feature_prior: float | ArrayLike = 0.0,
     previous: Hyper | None = None,
+    lengthscales: Lengthscales | None = None,
 ) -> Fit:
     """Fit the hyper-parameters to a window of points.
 
@@ -333,6 +363,7 @@ def fit(
         feature_values: Φ (n, k), when linear features are used.
         feature_prior: β₀ of the features' weights.
         previous: the last optimum, for a warm start.
+        lengthscales: the distances of the points, where they are of another kind than the two above.
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
     residual = np.array(returns, dtype=np.float64)
@@ -347,8 +378,10 @@ def fit(
         residual -= features @ np.broadcast_to(np.asarray(feature_prior, dtype=np.float64), (features.shape[1],))
     if not (np.isfinite(points).all() and np.isfinite(residual).all() and np.isfinite(noise) and noise > 0):
         raise ShapeError("points, returns, mean function and noise must be finite, and the noise positive")
+    if lengthscales is None:
+        lengthscales = (SharedLengthscale if shared_lengthscale else OwnLengthscales)(points, scale_by_dimension)
     likelihood = MarginalLikelihood(
-        (SharedLengthscale if shared_lengthscale else OwnLengthscales)(points, scale_by_dimension),
+        lengthscales,
         residual,
         scale_by_dimension=scale_by_dimension,
         mean_bound=mean_bound,

@@ -5,6 +5,7 @@
 Shapes: n points, d parameters, k critics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -14,13 +15,13 @@ from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError
-from abps.model.fit import SHARED, THOROUGH, WARM, Bounds, Effort, fit, noise_estimate
-from abps.model.kernel import Hyper, Kernel, SquaredExponential
+from abps.model.fit import FEW, SHARED, THOROUGH, WARM, Bounds, Effort, Fit, fit, noise_estimate
+from abps.model.kernel import Embedding, Hyper, Kernel, OwnDistance, SquaredExponential
 from abps.model.neighbourhood import Neighbourhood
 from abps.model.posterior import Features, GradientPosterior, condition
 from abps.settings import replace, require, setting
 
-__all__ = ["GP", "Model", "PriorMean"]
+__all__ = ["GP", "Measurements", "Model", "PriorMean"]
 
 NOISE_RAISES = 6
 """How often the noise may grow tenfold before a covariance that cannot be factored is an error."""
@@ -49,6 +50,8 @@ class PriorMean(NamedTuple):
     """A constant is fitted in ± this and added; None: no constant."""
     feature_scale: tuple[float, float] = (1e-4, 3.0)
     """Bounds of σ_β, when there are features."""
+    features_at: Callable[[Array], Array] | None = None
+    """Features at any points (m, d) of the chart → (m, k), when they are known there; None: to first order."""
 
     def slope(self) -> Array:
         """∇m(θ) (d,) with features at their prior weights: what is believed of the gradient beforehand."""
@@ -57,6 +60,19 @@ class PriorMean(NamedTuple):
             return self.gradient
         weights = np.broadcast_to(np.asarray(features.prior, dtype=np.float64), (features.gradient.shape[1],))
         return self.gradient + features.gradient @ weights
+
+
+class Measurements(NamedTuple):
+    """What hyper-parameters are fitted to: those of a neighbourhood, or of an optimiser in a box."""
+
+    points: Array
+    """(n, d)"""
+    returns: Array
+    """(n,)"""
+    counts: Array
+    """(n,): episodes behind every return."""
+    repeats: list[Array]
+    """The returns of every point that was measured more than once."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +98,20 @@ class GP:
     weigh_repeats: bool = setting(
         False, "divide the noise variance of the centre by its number of episodes N_c (the paper does not)"
     )
-    refit: Literal["warm", "full"] = setting(
-        "warm", "after a probe: warm, polish the last optimum only; full, all starts again (always at a new centre)"
+    refit: Literal["warm", "few", "full"] = setting(
+        "warm",
+        "after a probe: warm, polish the last optimum only; few, and the best of some other starts; full, all starts "
+        "again (always at a new centre)",
     )
 
     def __post_init__(self) -> None:
         require(0 < self.lengthscale_low <= self.lengthscale_high, "need 0 < lengthscale_low <= lengthscale_high")
         require(self.signal_factor >= 1 and self.noise_factor >= 1, "signal_factor and noise_factor must be at least 1")
         require(self.noise_floor > 0, "noise_floor must be positive")
+        require(
+            not isinstance(self.kernel, OwnDistance) or (self.shared_lengthscale and not self.scale_by_dimension),
+            "a kernel with a distance of its own needs shared_lengthscale and no scale_by_dimension",
+        )
 
     def fit(
         self,
@@ -109,15 +131,32 @@ class GP:
             previous: the last optimum, always among the starts.
             warm: whether the last optimum may be the only start (if `refit` agrees).
         """
+        near, (radial, seen) = neighbourhood, self.embedded(neighbourhood)
+        measured = Measurements(seen.together(), near.returns, near.counts, near.repeats)
+        found = self.fit_hyper(measured, prior, rng, previous, warm=warm, kernel=radial)
+        hyper = replace(found.hyper, lengthscales=found.hyper.lengthscales[: seen.along.shape[1]])
+        return Model(self, neighbourhood, prior, hyper, found.log_likelihood, found.fallback)
+
+    def fit_hyper(
+        self,
+        measured: Measurements,
+        prior: PriorMean,
+        rng: np.random.Generator,
+        previous: Hyper | None = None,
+        *,
+        warm: bool = False,
+        kernel: Kernel | None = None,
+    ) -> Fit:
+        """The hyper-parameters alone, for whatever was measured; arguments as of `fit`, and a radial kernel."""
         features, floor = prior.features, self.noise_floor
-        noise, least = noise_estimate(neighbourhood.repeats, floor), 0.0
+        noise, least = noise_estimate(measured.repeats, floor), 0.0
         if self.noise == "spread":
-            least = noise if neighbourhood.repeats else 0.0
-            noise = max(noise, NOISE_SHARE * float(np.std(neighbourhood.returns)), floor)
+            least = noise if measured.repeats else 0.0
+            noise = max(noise, NOISE_SHARE * float(np.std(measured.returns)), floor)
         middle = float(np.sqrt(self.lengthscale_low * self.lengthscale_high))
-        found = fit(
-            neighbourhood.points,
-            neighbourhood.returns,
+        return fit(
+            measured.points,
+            measured.returns,
             Bounds(
                 (self.lengthscale_low, self.lengthscale_high),
                 self.signal_factor,
@@ -130,22 +169,30 @@ class GP:
             ),
             rng,
             noise=noise,
-            kernel=self.kernel,
+            kernel=kernel or self.kernel,
             shared_lengthscale=self.shared_lengthscale,
             scale_by_dimension=self.scale_by_dimension,
             effort=self._effort(warm and previous is not None),
             mean_at_points=prior.at_points,
             mean_bound=prior.mean_bound,
-            counts=neighbourhood.counts if self.weigh_repeats else None,
+            counts=measured.counts if self.weigh_repeats else None,
             feature_values=None if features is None else features.values,
             feature_prior=0.0 if features is None else features.prior,
             previous=previous,
         )
-        return Model(self, neighbourhood, prior, found.hyper, found.log_likelihood, found.fallback)
+
+    def embedded(self, neighbourhood: Neighbourhood, more: Array | None = None) -> tuple[Kernel, Embedding]:
+        """The radial kernel, and where it sees the neighbourhood's points and `more` policies (m, d) after them."""
+        near, kernel = neighbourhood, self.kernel
+        parameters = near.parameters if more is None else np.vstack([near.parameters, more])
+        if isinstance(kernel, OwnDistance):
+            return kernel.radial, kernel.embed(near, parameters)
+        points = near.points if more is None else near.coordinates.to_chart(parameters)
+        return kernel, Embedding(points, np.zeros((len(points), 0)))
 
     def _effort(self, warm: bool) -> Effort:
-        if warm and self.refit == "warm":
-            return WARM
+        if warm and self.refit != "full":
+            return WARM if self.refit == "warm" else FEW
         return SHARED if self.shared_lengthscale else THOROUGH
 
     def model(self, neighbourhood: Neighbourhood, prior: PriorMean, hyper: Hyper) -> "Model":
@@ -182,7 +229,8 @@ class Model:
         raises = 0
         while True:
             try:
-                return self._condition(theta, replace(self.hyper, noise=self.hyper.noise * 10.0**raises), self.prior)
+                hyper = replace(self.hyper, noise=self.hyper.noise * 10.0**raises)
+                return self._condition(theta, hyper, self.prior, self._seen)
             except NumericsError:
                 if raises == NOISE_RAISES:
                     raise
@@ -207,11 +255,20 @@ class Model:
         if features is None:
             return self.posterior
         fixed = self.prior._replace(features=Features(features.values, features.gradient, weights))
-        return self._condition(self.neighbourhood.theta, replace(self.posterior.hyper, feature_scale=0.0), fixed)
+        hyper = replace(self.posterior.hyper, feature_scale=0.0)
+        return self._condition(self.neighbourhood.theta, hyper, fixed, self._seen)
 
     def better(self, points: Array) -> tuple[Array, Array]:
         """Posterior means of J at points (m, d) of the chart, and the probabilities that each is better than θ (m,)."""
-        mean, covariance = self.posterior.joint(np.vstack([points, self.neighbourhood.theta]))
+        both, known = np.vstack([points, self.neighbourhood.theta]), self.prior.features_at
+        features, posterior, place = None if known is None else known(both), self.posterior, None
+        if isinstance(self.gp.kernel, OwnDistance):
+            near, n = self.neighbourhood, len(self.neighbourhood.points)
+            kernel, seen = self.gp.embedded(near, near.coordinates.to_parameters(both))
+            # Coordinates beside the chart have no axes of their own: measured and asked points share them.
+            measured, place = (Embedding(*(part[rows] for part in seen)) for rows in (slice(n), slice(n, None)))
+            posterior = self._condition(near.theta, posterior.hyper, self.prior, (kernel, measured))
+        mean, covariance = posterior.joint(both, features, place)
         variance = np.diag(covariance) + covariance[-1, -1] - 2.0 * covariance[:, -1]
         spread = np.sqrt(np.maximum(variance, TINY * self.hyper.signal**2))
         return mean[:-1], ndtr((mean - mean[-1]) / spread)[:-1]
@@ -221,10 +278,16 @@ class Model:
         features = self.prior.features
         return self.prior.gradient if features is None else features.gradient @ self.posterior.weights.mean
 
-    def _condition(self, theta: Array, hyper: Hyper, prior: PriorMean) -> GradientPosterior:
-        near = self.neighbourhood
+    @cached_property
+    def _seen(self) -> tuple[Kernel, Embedding]:
+        return self.gp.embedded(self.neighbourhood)
+
+    def _condition(
+        self, theta: Array, hyper: Hyper, prior: PriorMean, seen: tuple[Kernel, Embedding]
+    ) -> GradientPosterior:
+        near, (kernel, (along, beside)) = self.neighbourhood, seen
         return condition(
-            near.points,
+            along,
             near.returns,
             theta,
             hyper,
@@ -233,5 +296,6 @@ class Model:
             mean_gradient=prior.gradient,
             counts=near.counts if self.gp.weigh_repeats else None,
             features=prior.features,
-            kernel=self.gp.kernel,
+            kernel=kernel,
+            beside=beside,
         )

@@ -17,7 +17,7 @@ where the remainder is what is left of the covariance once J(θ) and ∇J(θ) ar
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,11 +25,16 @@ from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.settings import Part
 
+if TYPE_CHECKING:
+    from abps.model.neighbourhood import Neighbourhood
+
 __all__ = [
+    "Embedding",
     "FastKernel",
     "Hyper",
     "Kernel",
     "Matern52",
+    "OwnDistance",
     "Profile",
     "Remainder",
     "SquaredExponential",
@@ -85,6 +90,33 @@ class FastKernel(Protocol):
     def variance_left(self, squared: Array) -> tuple[Array, Array]: ...
 
     def one_minus_weight(self, squared: Array) -> Array: ...
+
+
+class Embedding(NamedTuple):
+    """Where a kernel with a distance of its own sees points."""
+
+    along: Array
+    """(n, d): coordinates with derivative one in the chart at θ, where they are θ's."""
+    beside: Array
+    """(n, q): further coordinates, zero with derivative zero at θ."""
+
+    def together(self) -> Array:
+        """(n, d + q); the very array `along` where there is nothing beside it."""
+        return np.hstack([self.along, self.beside]) if self.beside.size else self.along
+
+
+@runtime_checkable
+class OwnDistance(Protocol):
+    """What a kernel may offer beside its profile: a distance that is not the chart's, as points of a larger space.
+
+    It is the radial kernel `radial` of those points, with one lengthscale for all their coordinates.
+    """
+
+    radial: Kernel
+
+    def embed(self, near: "Neighbourhood", parameters: Array) -> Embedding:
+        """Policies (n, d), not in the chart."""
+        ...
 
 
 def scaled(kernel: Kernel, squared: Array, log_variance: float) -> Profile:

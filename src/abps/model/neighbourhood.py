@@ -38,6 +38,8 @@ class Neighbourhood:
     clip_returns: bool = False
     """Whether returns far outside the usual range are clipped to it, so that one runaway does not outweigh all others.
     """
+    scouts: tuple[Point, ...] = ()
+    """Points among the newest whose states count for the chart, but whose returns are no measurements of J near θ."""
     remap: bool = False
     """Whether points run under another normaliser are re-mapped into the current one's coordinates."""
 
@@ -109,7 +111,8 @@ class Neighbourhood:
     @cached_property
     def recent_visits(self) -> Visits | None:
         """The states of the newest points (all, or `recent` of them) with their weights; None where none are kept."""
-        newest = self.entries if self.recent is None else self.entries[-self.recent :]
+        kept = len(self.entries) if self.recent is None else max(self.recent - len(self.scouts), 1)
+        newest = (*self.scouts, *self.entries[-kept:])
         known = [point.visits for point in newest if point.visits is not None]
         if not known:
             return None

@@ -31,7 +31,7 @@ from scipy.special import log_ndtr, ndtr
 
 from abps.arrays import Array
 from abps.errors import NumericsError, ShapeError
-from abps.model.kernel import Hyper, Kernel, SquaredExponential, remainder
+from abps.model.kernel import Embedding, Hyper, Kernel, SquaredExponential, remainder
 from abps.model.linalg import Factor, cholesky, squared_distances
 
 __all__ = ["Features", "GradientPosterior", "Weights", "condition"]
@@ -71,6 +71,7 @@ def condition(
     counts: ArrayLike | None = None,
     features: Features | None = None,
     kernel: Kernel = SQUARED_EXPONENTIAL,
+    beside: ArrayLike | None = None,
 ) -> "GradientPosterior":
     """Condition the Gaussian process on measured returns, at the centre θ.
 
@@ -85,6 +86,8 @@ def condition(
         counts: how many measurements each return averages (n,); ones when absent.
         features: linear features whose weights are integrated out.
         kernel: the kernel.
+        beside: further coordinates of the points (n, q) that count for distances, zero with derivative zero at θ;
+            they have the first lengthscale.
 
     Raises:
         ShapeError: arrays do not fit together or are not finite.
@@ -114,8 +117,10 @@ def condition(
         features = Features(values, slope, prior)
         residual = residual - values @ prior
         mean_gradient = mean_gradient + slope @ prior
+    beside = np.zeros((n, 0)) if beside is None else _matrix(beside, "beside")
+    _expect(beside, (n, beside.shape[1]), "beside")
     return GradientPosterior(
-        points, residual, theta, hyper, float(mean_at_theta), mean_gradient, counts, features, kernel
+        points, residual, theta, hyper, float(mean_at_theta), mean_gradient, counts, features, kernel, beside
     )
 
 
@@ -133,8 +138,11 @@ class GradientPosterior:
         counts: Array,
         features: Features | None,
         kernel: Kernel,
+        beside: Array,
     ) -> None:
         self.kernel = kernel
+        self.beside = beside / hyper.effective[0]
+        self.beside_squares = np.einsum("ij,ij->i", self.beside, self.beside)
         self.points, self.residual, self.theta, self.hyper = points, residual, theta, hyper
         self.mean_at_theta, self.mean_gradient, self.counts, self.features = (
             mean_at_theta,
@@ -210,12 +218,16 @@ class GradientPosterior:
 
     def _remainder_matrix(self, whitened: Array) -> Array:
         """The kernel's part of C (n, n) with noise; sets e = κ(|t|²) (n,), w(|t|²) (n,) and ½|t|² (n,)."""
-        self.half_squares = half = 0.5 * np.einsum("ij,ij->i", whitened, whitened)
-        squares = lambda: squared_distances(whitened)  # noqa: E731
-        matrix = remainder(self.kernel, whitened @ whitened.T, half[:, None], half, squares).value
+        beside, both = self.beside, Embedding(whitened, self.beside).together()
+        self.half_squares = half = 0.5 * np.einsum("ij,ij->i", both, both)
+        squares = lambda: squared_distances(both)  # noqa: E731
+        matrix = remainder(self.kernel, both @ both.T, half[:, None], half, squares).value
         matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
         profile = self.kernel.profile(2.0 * half)
         self.decay, self.weight = profile.value, profile.weight
+        if beside.size:  # ∇J is along the chart only: what it would say beside it stays in the remainder.
+            slopes = self.weight[:, None] * beside
+            matrix += slopes @ slopes.T
         return matrix
 
     def _mean(self) -> None:
@@ -329,7 +341,7 @@ class GradientPosterior:
     @cached_property
     def _gram(self) -> Factor:
         """Cholesky of the Gram matrix with noise, without features (unit signal)."""
-        matrix = self.kernel.profile(squared_distances(self.whitened)).value
+        matrix = self.kernel.profile(squared_distances(Embedding(self.whitened, self.beside).together())).value
         matrix[np.diag_indices(len(matrix))] += self.unit_noise / self.counts
         return cholesky(matrix)
 
@@ -354,20 +366,30 @@ class GradientPosterior:
         scale = self.hyper.feature_scale
         return Weights(prior + scale * mean, scale**2 * factor.inverse())
 
-    def joint(self, points: ArrayLike) -> tuple[Array, Array]:
+    def joint(
+        self, points: ArrayLike, features: Array | None = None, embedded: Embedding | None = None
+    ) -> tuple[Array, Array]:
         """Posterior mean (m,) and covariance (m, m) of J (without noise) at points (m, d).
 
-        The prior mean function and features are taken to first order around θ.
+        The prior mean function is taken to first order around θ, and so are features unless their values there (m, k)
+        are given. Distances are those of `embedded`, by default of the points themselves.
         """
         points = _matrix(points, "points")
-        scaled = points * self.inverse_scale
-        cross = self.kernel.profile(squared_distances(self.points * self.inverse_scale, scaled)).value  # (n, m)
+        along, beside = embedded or Embedding(points, np.zeros((len(points), self.beside.shape[1])))
+        scaled = Embedding(along * self.inverse_scale, beside / self.scale[0]).together()
+        measured = Embedding(self.points * self.inverse_scale, self.beside).together()
+        cross = self.kernel.profile(squared_distances(measured, scaled)).value  # (n, m)
         reduced = self._gram.whiten(cross)
         covariance = self.kernel.profile(squared_distances(scaled)).value - reduced.T @ reduced
         mean = self.mean_at_theta + self.hyper.mean + (points - self.theta) @ self.mean_gradient
         residual = self._unit_residual
         if self.has_features:
-            values = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+            values = features
+            if values is None:
+                values = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+            else:  # The mean above has them to first order, at their prior weights.
+                first = (points - self.theta) @ self.features.gradient  # type: ignore[union-attr]
+                mean = mean + (values - first) @ np.asarray(self.features.prior)  # type: ignore[union-attr]
             weight, factor, solved = self._unit_weights
             gap = values * (self.hyper.feature_scale / self.hyper.signal) - cross.T @ solved
             residual = residual - self.feature_values @ weight

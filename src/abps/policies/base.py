@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from abps.arrays import Array
 from abps.normaliser import Normaliser
+from abps.policies.layers import Layers
 from abps.policies.path import ParameterPath
 from abps.settings import Part
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["Controller", "FastControl", "LinearForm", "PolicyClass"]
+__all__ = ["Controller", "FastControl", "Layered", "PolicyClass", "PriorMetric", "ScaledInputs"]
 
 
 class PolicyClass(Part, ABC):
@@ -78,8 +79,35 @@ class FastControl(Protocol):
 
 
 @runtime_checkable
-class LinearForm(Protocol):
-    """What a policy class may offer to be exported as C and ONNX: z = W·input + bias, then a squashing function."""
+class Layered(Protocol):
+    """What a policy class may offer to be exported, to run on a robot, and to act fast: itself as layers."""
 
-    squash: ClassVar[str]
-    """"tanh" or "clip"."""
+    def layers(self, spec: TaskSpec, parameters: Array) -> Layers:
+        """The policy with these parameters as layers; weights and biases are affine functions of the parameters."""
+        ...
+
+
+@runtime_checkable
+class PriorMetric(Protocol):
+    """What a policy class may offer beside `metric`: how long parameters are before anything is known of the task.
+
+    The chart adds a share of it to the metric, so that it bounds directions which the visited states do not show. The
+    general way is the metric of the initial policy, which is of no use where that policy has a part without effect (the
+    hidden layers of a network without output), or features that depend on each other.
+    """
+
+    def prior_metric(self, spec: TaskSpec, inputs: Array, weights: Array) -> Array:
+        """Blocks as those of `metric`, over inputs whose coordinates are independent of each other."""
+        ...
+
+
+@runtime_checkable
+class ScaledInputs(Protocol):
+    """What a policy class may ask of a search: inputs of size one, whatever the units of the sensors are.
+
+    A search whose observations are raw then takes mean and spread of its first episodes as normaliser, once and for
+    all. The initial policy must act the same under every normaliser.
+    """
+
+    standardise: bool
+    """Whether it asks for it."""

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies.base import LinearForm
+from abps.policies.base import Layered
 from abps.policies.policy import PolicySpace
 from abps.seeding import generator
 from abps.tasks.spec import TaskSpec
@@ -112,11 +112,12 @@ def from_gains(
     normaliser = normaliser or Normaliser.empty(spec.observation_dim)
     grid = _grid(spec, gains)
     wanted = np.clip(grid @ gains.T + constant, spec.action_low, spec.action_high)
-    if not isinstance(policy_class, LinearForm):
+    squash = _squash(space)
+    if not squash:
         return imitate(space, grid, wanted, normaliser=normaliser)
-    level = _latent(spec, policy_class.squash, constant[None])[0]
+    level = _latent(spec, squash, constant[None])[0]
     slopes = {"clip": np.ones(spec.action_dim), "tanh": spec.action_half * (1.0 - np.square(np.tanh(level)))}
-    own = gains / slopes[policy_class.squash][:, None]
+    own = gains / slopes[squash][:, None]
     arrays = {"weights": own * normaliser.std, "bias": level + own @ normaliser.mean}
     if "bias" not in policy_class.to_arrays(spec, space.initial()) and np.any(arrays.pop("bias") != 0.0):
         raise ConfigError(
@@ -125,6 +126,18 @@ def from_gains(
         )
     parameters = np.asarray(policy_class.from_arrays(spec, arrays), dtype=np.float64)
     return _judged(space, parameters, normaliser.apply(grid), wanted)
+
+
+def _squash(space: PolicySpace) -> str:
+    """The squashing function of policies that are linear before it, with `weights` and perhaps a `bias`; "": others."""
+    spec, policy_class = space.spec, space.policy_class
+    if not isinstance(policy_class, Layered) or not set(policy_class.to_arrays(spec, space.initial())) <= {
+        "weights",
+        "bias",
+    }:
+        return ""
+    layers = policy_class.layers(spec, space.initial())
+    return layers.squash if len(layers.layers) == 1 else ""
 
 
 def _checked(values: ArrayLike, columns: int, rows: int | None = None) -> Array:
@@ -150,10 +163,11 @@ def _latent(spec: TaskSpec, squash: str, actions: Array) -> Array:
 def _solved(space: PolicySpace, inputs: Array, actions: Array, ridge: float) -> Array:
     """Where the polishing starts: ridge regression of the latent variable, or the class's own start."""
     spec, policy_class = space.spec, space.policy_class
-    if not isinstance(policy_class, LinearForm):
+    squash = _squash(space)
+    if not squash:
         return space.initial()
     bias = "bias" in policy_class.to_arrays(spec, space.initial())
-    latent = _latent(spec, policy_class.squash, actions)
+    latent = _latent(spec, squash, actions)
     scale = _scale(inputs)
     scaled = inputs / scale
     design = np.column_stack([scaled, np.ones(len(scaled))]) if bias else scaled
@@ -198,7 +212,7 @@ def _scale(inputs: Array) -> Array:
 def _sizes(space: PolicySpace, inputs: Array) -> Array:
     """How large a parameter's input is (d,): that of its column for weights, zero for a bias, one for anything else."""
     spec, policy_class = space.spec, space.policy_class
-    if not isinstance(policy_class, LinearForm):
+    if not _squash(space):
         return np.ones(space.size)
     arrays = policy_class.to_arrays(spec, space.initial())
     sizes = {name: np.zeros_like(part) for name, part in arrays.items()}

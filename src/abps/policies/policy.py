@@ -17,7 +17,8 @@ from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import STD_FLOOR, Normaliser
 from abps.npz import read_npz
-from abps.policies.base import Controller, FastControl, PolicyClass
+from abps.policies.base import Controller, FastControl, Layered, PolicyClass, PriorMetric
+from abps.policies.layers import controller, layer_arrays, path_controller
 from abps.policies.limiter import RateLimiter
 from abps.policies.path import ParameterPath
 from abps.registry import is_known, kind_of
@@ -40,7 +41,8 @@ RESERVED = {
     *SHARED_ARRAYS, "observation_std", "settings", "path_knots", "path_interval", "action_rate", "action_start",
     *QUERY_ARRAYS,
 }  # fmt: skip
-"""Names of arrays that a class cannot use for its own."""
+"""Names of arrays that a class cannot use for its own, nor such that begin with `LAYER`."""
+LAYER = "layer_"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,14 @@ class PolicySpace:
         """Blocks (b, d/b, d/b) of the metric of the actions over m weighted states; see `PolicyClass.metric`."""
         shares = weights / weights.sum()
         return self.policy_class.metric(self.spec, parameters, normaliser.apply(observations), shares)
+
+    def prior_metric(self, observations: NDArray[np.floating], normaliser: Normaliser) -> Array:
+        """Blocks as those of `metric`, of parameters of which nothing is known yet; see `PriorMetric`."""
+        even = np.full(len(observations), 1.0)
+        if isinstance(self.policy_class, PriorMetric):
+            shares = even / even.sum()
+            return self.policy_class.prior_metric(self.spec, normaliser.apply(observations), shares)
+        return self.metric(self.initial(), observations, normaliser, even)
 
     def remapped(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
         """Parameters that mean under `new` what `parameters` meant under `old`.
@@ -141,12 +151,17 @@ class Policy:
         policy_class = self.space.policy_class
         if isinstance(policy_class, FastControl):
             return policy_class.path_controller(self.spec, self.path, self.normaliser)
+        if isinstance(policy_class, Layered):
+            knots = [policy_class.layers(self.spec, knot) for knot in self.path.knots]
+            return path_controller(knots, self.path, self.spec, self.normaliser)
         return _MovingController(self.space, self.path, self.normaliser)
 
     def _controller(self) -> Controller:
         policy_class = self.space.policy_class
         if isinstance(policy_class, FastControl):
             return policy_class.controller(self.spec, self.parameters, self.normaliser)
+        if isinstance(policy_class, Layered):
+            return controller(policy_class.layers(self.spec, self.parameters), self.spec, self.normaliser)
         return lambda observation: self.actions(np.asarray(observation)[None])[0]
 
     @property
@@ -199,7 +214,7 @@ class Policy:
         if self.spec.action_rates is not None:
             rates = {"action_rate": self.spec.action_rates, "action_start": self.spec.action_start}
         own = policy_class.to_arrays(self.spec, self.parameters)
-        if taken := sorted(RESERVED.intersection(own)):
+        if taken := sorted(name for name in own if is_reserved(name)):
             raise ConfigError(f"{type(policy_class).__name__}.to_arrays uses the reserved names {', '.join(taken)}")
         return {
             "kind": np.array(kind_of(type(policy_class))),
@@ -214,7 +229,17 @@ class Policy:
             "action_high": np.array(self.spec.action_high),
             **path,
             **rates,
+            **self._layer_arrays(),
         }
+
+    def _layer_arrays(self) -> dict[str, Any]:
+        """The layers of a policy that `weights` and `bias` alone do not describe, for robots that know numpy only."""
+        policy_class = self.space.policy_class
+        if not isinstance(policy_class, Layered):
+            return {}
+        knots = [self.parameters] if self.path is None else self.path.knots
+        layers = [policy_class.layers(self.spec, knot) for knot in knots]
+        return layer_arrays(layers) if len(layers[0].layers) > 1 else {}
 
 
 class _MovingController:
@@ -227,6 +252,11 @@ class _MovingController:
         parameters = self.path.at(self.step)
         self.step += 1
         return self.space.actions(parameters, np.asarray(observation)[None], self.normaliser)[0]
+
+
+def is_reserved(name: str) -> bool:
+    """Whether an array of a policy file is not the class's own."""
+    return name in RESERVED or name.startswith(LAYER)
 
 
 def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Policy:
@@ -247,6 +277,8 @@ def load_policy(path: str | Path, policy_class: PolicyClass | None = None) -> Po
         >>> abps.load_policy("policy.npz").parameters.shape
         (4,)
     """
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"a policy is loaded from a file, got {path!r:.80}")
     try:
         data = read_npz(Path(path), MAX_PARAMETERS, required=SHARED_ARRAYS)
         return _policy(data, policy_class)
@@ -276,7 +308,7 @@ def _policy(data: dict[str, Any], expected: PolicyClass | None) -> Policy:
         action_high=tuple(float(x) for x in high),
         limits=_limits(data),
     )
-    own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if name not in RESERVED}
+    own = {name: np.asarray(value, dtype=np.float64) for name, value in data.items() if not is_reserved(name)}
     if not all(np.all(np.isfinite(part)) for part in (*own.values(), mean, m2)) or np.any(m2 < 0.0):
         raise ValueError("a number is not finite, or a variance is negative")
     parameters = policy_class.from_arrays(spec, own)

@@ -19,6 +19,7 @@ from abps.policies.observations import Observations
 from abps.policies.policy import MAX_PARAMETERS, Policy, PolicySpace, load_policy
 from abps.registry import kind_of
 from abps.settings import to_dict
+from abps.words import count
 
 __all__ = ["InitialLike", "Start", "fitted", "read_start"]
 
@@ -70,7 +71,8 @@ def fitted(policy: Policy, space: PolicySpace, observations: Observations) -> tu
     sizes = (policy.spec.observation_dim, policy.spec.action_dim)
     if sizes != (space.spec.observation_dim, space.spec.action_dim):
         raise ShapeError(
-            f"the policy to start from takes {sizes[0]} observations and gives {sizes[1]} actions; the task has "
+            f"the policy to start from takes {count(sizes[0], 'observation')} and gives "
+            f"{count(sizes[1], 'action')}; the task has "
             f"{space.spec.observation_dim} and {space.spec.action_dim}"
         )
     parameters = _in_class(policy, space)

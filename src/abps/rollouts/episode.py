@@ -3,6 +3,7 @@
 Shapes: T steps, s observation size, a action size.
 """
 
+import traceback
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     Args:
         env: a Gymnasium environment (anything with `reset` and `step`).
         policy: the deterministic policy to run.
-        seed: given to `env.reset`; None leaves the environment's own random numbers alone.
+        seed: given to `env.reset`, one of `query.seeds` for results that can be repeated; None leaves the environment's
+            own random numbers alone.
 
     Raises:
         TaskError: the environment breaks its contract.
@@ -36,6 +38,10 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
         >>> len(trajectory), trajectory.truncated
         (20, True)
     """
+    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TaskError(f"an episode is run with an environment and a policy (`query.policy`), got {policy!r:.80}")
+    if not hasattr(env, "reset") or not hasattr(env, "step"):
+        raise TaskError(f"an environment has `reset` and `step`, got {env!r:.80}")
     spec = policy.spec
     horizon = spec.horizon
     observations = np.empty((horizon + 1, spec.observation_dim))
@@ -86,7 +92,7 @@ def attempt_episode(env: Any, policy: Policy, seed: int | None = None) -> Outcom
     except AbpsError as error:
         return Failed(str(error))
     except (Exception, SystemExit) as error:  # An environment that calls sys.exit() must not end the run.
-        return Failed(f"{type(error).__name__}: {error}")
+        return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _check_observation(observation: Any, size: int) -> None:

@@ -52,9 +52,10 @@ def make_pool(task: Any, workers: int = 1, timeout: float = 0.0) -> Pool:
     """
     if workers == 1 and timeout == 0.0:
         return _InProcess(task.make_env, owns=not task.shared)
-    if task.shared:
+    if not task.portable:
         raise TaskError(
-            "an environment object runs in this process only: use workers=1 and timeout=0, or module:factory"
+            f"the environment {task.config.name!r} can be made in this process only: use workers=1 and timeout=0, or "
+            "name it by module:factory"
         )
     return _Workers(task.config, workers, timeout)
 

@@ -12,7 +12,7 @@ __all__ = ["RunConfig"]
 class RunConfig:
     """How a run is carried out; nothing here changes what is learned."""
 
-    workers: int = setting(1, "processes that run episodes; the results do not depend on it", common=True)
+    workers: int = setting(1, "processes that run episodes; results do not change", common=True)
     minutes: float = setting(0.0, "stop after so much wall time; 0: no limit", common=True)
     evaluate_every: int = setting(1, "outer iterations between two evaluations; 0: never")
     evaluation_episodes: int = setting(5, "episodes of one evaluation, on their own environment and random stream")

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
@@ -31,9 +32,11 @@ __all__ = [
     "claim",
     "create_directory",
     "move_aside",
+    "new_directory",
     "parse_yaml",
     "read_settings",
     "run_path",
+    "run_place",
     "settings_document",
     "settings_from_document",
     "stamp_changes",
@@ -72,13 +75,18 @@ class RunSettings:
 
 
 def run_path(root: Path, settings: RunSettings) -> Path:
+    """Return the directory of a run with these settings."""
+    return run_place(root, settings.task.name, settings.search, settings.variant, settings.seed)
+
+
+def run_place(root: Path, task: str, search: str, variant: str, seed: int) -> Path:
     """Return `root/<task>/<search>[@variant]/seed-<n>`, with characters that do not belong into a path replaced."""
-    task = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.task.name).strip(".-") or "task"
-    variant = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", settings.variant)
-    if len(variant) > MAX_VARIANT_NAME:
-        variant = f"{variant[:MAX_VARIANT_NAME]}-{zlib.crc32(settings.variant.encode()):08x}"
-    search = re.sub(r"[^A-Za-z0-9._-]+", "-", settings.search).strip(".-") or "search"
-    return root / task / (f"{search}@{variant}" if variant else search) / f"seed-{settings.seed}"
+    task = re.sub(r"[^A-Za-z0-9._-]+", "-", task).strip(".-") or "task"
+    folder = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", variant)
+    if len(folder) > MAX_VARIANT_NAME:
+        folder = f"{folder[:MAX_VARIANT_NAME]}-{zlib.crc32(variant.encode()):08x}"
+    search = re.sub(r"[^A-Za-z0-9._-]+", "-", search).strip(".-") or "search"
+    return root / task / (f"{search}@{folder}" if folder else search) / f"seed-{seed}"
 
 
 def create_directory(path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None) -> None:
@@ -108,6 +116,45 @@ def create_directory(path: Path, settings: RunSettings, files: Mapping[str, byte
         for name, content in (files or {}).items():
             replace_atomically(path / name, content)
         write_settings(path, settings)
+
+
+@contextmanager
+def new_directory(
+    path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None, *, overwrite: bool = False
+) -> Iterator[None]:
+    """Make a new run directory; when the block fails, everything is as before.
+
+    Args:
+        path: where.
+        settings: what config.yaml will say.
+        files: see `create_directory`.
+        overwrite: whether a run that is there is moved aside.
+
+    Raises:
+        RunError: there is a run already, or the path cannot be made.
+    """
+    there = path.exists()
+    moved = move_aside(path) if overwrite and there else None
+    try:
+        create_directory(path, settings, files)
+    except BaseException:
+        _put_back(path, moved)
+        raise
+    try:
+        yield
+    except BaseException:
+        if there and moved is None:  # A folder that was there before the run keeps what else is in it.
+            for name in ("config.yaml", "versions.json", *(files or {})):
+                (path / name).unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+        _put_back(path, moved)
+        raise
+
+
+def _put_back(path: Path, moved: Path | None) -> None:
+    if moved is not None and not path.exists():
+        moved.rename(path)
 
 
 def move_aside(path: Path) -> Path:
@@ -177,6 +224,11 @@ def read_settings(path: Path) -> RunSettings:
         raise RunError(f"there is no run in {path} (no config.yaml)")
     try:
         document = parse_yaml(read_bounded(file, MAX_CONFIG_BYTES))
+        if isinstance(document, dict) and document.get("imported"):
+            raise RunError(
+                f"the run in {path} was imported: it is a curve without episodes or a policy, which can be compared, "
+                "reported and drawn, but not resumed, evaluated or exported"
+            )
         if isinstance(document, dict) and document.get("format", 1) != FORMAT and "search" in document:
             raise OldFormatError(f"the run in {path} was made by another version: {_format_sentence(path, document)}")
         return settings_from_document(document)

@@ -14,23 +14,34 @@ __all__ = ["Evaluation", "evaluate"]
 
 
 class Evaluation(NamedTuple):
-    """Returns of fresh episodes of one policy; failed episodes are left out and counted."""
+    """Returns of fresh episodes of one policy; failed episodes are left out and counted.
+
+    Example:
+        >>> import abps
+        >>> evaluation = abps.train("pendulum", "ars", episodes=16, horizon=20).evaluate(episodes=3)
+        >>> len(evaluation.returns), evaluation.mean, evaluation.failed
+        (3, 20.0, 0)
+    """
 
     returns: tuple[float, ...]
+    """Undiscounted, one per episode that worked."""
     discounted: tuple[float, ...]
     steps: int
     failed: int
 
     @property
     def mean(self) -> float | None:
+        """Mean undiscounted return; None when every episode failed."""
         return float(np.mean(self.returns)) if self.returns else None
 
     @property
     def std(self) -> float | None:
+        """Standard deviation over episodes."""
         return float(np.std(self.returns)) if self.returns else None
 
     @property
     def mean_discounted(self) -> float | None:
+        """Mean discounted return."""
         return float(np.mean(self.discounted)) if self.discounted else None
 
 

@@ -12,18 +12,20 @@ from abps.rollouts.pool import Job, Pool, make_pool
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings
 from abps.run.evaluation import Evaluation, evaluate
+from abps.run.failures import FAILURES_FILE, note_failure
 from abps.run.run import Run, Slot, clean_reason, failures_noted, open_run
 from abps.run.spool import Finished
 from abps.search.base import Metrics
 from abps.seeding import episode_seed
 from abps.tasks.gym import Task, make_task
 from abps.trajectory import Failed, Outcome
+from abps.words import count
 
 __all__ = ["Episodes", "Observer", "TrainingResult", "train"]
 
 
 class Observer(Protocol):
-    """Someone who watches a run: a progress bar, a logger. It must not change anything."""
+    """Someone who watches a run: a progress bar, a logger. It changes nothing but `run.stop_requests`."""
 
     def begin(self, run: Run) -> None: ...
 
@@ -115,10 +117,14 @@ def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dic
 
 def _refuse_too_many_failures(run: Run, outcome: Outcome) -> None:
     if isinstance(outcome, Failed) and run.failures_in_a_row >= run.settings.run.max_failures:
-        raise RunError(
-            f"{run.failures_in_a_row} episodes in a row failed, the last with: {clean_reason(outcome.reason)}. "
-            f"Everything is saved; when the cause is mended, go on with `abps resume {run.path}`"
+        error = RunError(
+            f"{count(run.failures_in_a_row, 'episode')} in a row failed, the last with: "
+            f"{clean_reason(outcome.reason)}. The traceback is in {run.path / FAILURES_FILE} (`abps failures "
+            f"{run.path}`); when the cause is mended, go on with `abps resume {run.path}`"
         )
+        if outcome.traceback:
+            error.add_note(outcome.traceback)  # For a Python program; the command line prints the sentence.
+        raise error
 
 
 class Episodes:
@@ -165,6 +171,8 @@ class Episodes:
     def _settle(self, index: int, slot: Slot, outcome: Outcome, seconds: float) -> bool:
         """Take in the outcome of one attempt; return whether the episode is finished."""
         attempts = self._attempts.get(index, ())
+        if isinstance(outcome, Failed):
+            note_failure(self._run.path, slot.episode, len(attempts), outcome)
         if isinstance(outcome, Failed) and len(attempts) < self._retries:
             self._attempts[index] = (*attempts, clean_reason(outcome.reason))
             self._run.spool.save(slot.episode, slot.query.id, Finished(None, seconds, self._attempts[index]))

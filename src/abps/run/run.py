@@ -68,6 +68,8 @@ class Run:
         self.warnings: list[str] = []
         self.on_iteration: Callable[[Metrics], None] = lambda metrics: None
         self.failures_in_a_row = 0
+        self.stop_requests: dict[str, str] = {}
+        """Reasons to stop that came from outside, by name: a callback's."""
         self._evaluator = evaluator
         self._started = time.perf_counter()
         self._begin_anew()
@@ -133,7 +135,7 @@ class Run:
 
     def stop(self) -> dict[str, str]:
         """Return every reason to stop, by name; empty means go on."""
-        reasons = self.search.stop()
+        reasons = {**self.search.stop(), **self.stop_requests}
         if self.settings.run.evaluate_every and self.scoreboard.best is not None:
             reasons.pop("target", None)  # Fresh episodes decide, not the few that a centre was trained with.
         minutes, target, best = self.settings.run.minutes, self.settings.budget.target, self.scoreboard.best

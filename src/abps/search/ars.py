@@ -7,19 +7,17 @@ Shapes: d parameters, N directions.
 """
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
 from abps.arrays import Array
-from abps.normaliser import Normaliser
 from abps.policies.base import PolicyClass
 from abps.policies.linear import ClippedLinear
 from abps.policies.observations import Observations, RunningNormaliser
 from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.seeding import generator
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -66,6 +64,7 @@ class ArsConfig(SearchConfig):
     discounted: bool = setting(False, "compare discounted returns, as the ABS paper's ARS does")
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.step > 0 and self.noise > 0, "step and noise must be positive")
         require(
             1 <= self.top <= self.directions,
@@ -95,7 +94,7 @@ class Ars(Search[ArsConfig]):
             kept = values[worked]
             step = ars_step(self._directions()[worked], kept[:, 0], kept[:, 1], self.config.step, self.config.top)
             self.progress.centre = self.centre + step
-        self._update_normaliser(stage)
+        self._merge_observations(stage)
         returns = [trajectory.total() for answer in stage for trajectory in answer.trajectories]
         return {
             "direction_return_mean": float(np.mean(returns)) if returns else None,
@@ -103,18 +102,6 @@ class Ars(Search[ArsConfig]):
             "directions_failed": int(np.sum(~worked)),
             "step_length": float(np.linalg.norm(step)),
         }
-
-    def _update_normaliser(self, stage: list[Answer]) -> None:
-        """Episode by episode; those of the first outer iteration together, because a frozen mean is theirs."""
-        old, observations = self.normaliser, self.config.observations
-        empty = Normaliser.empty(self.spec.observation_dim)
-        parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]
-        if old.count == 0 and parts:
-            parts = [reduce(Normaliser.merge, parts)]
-        for fresh in parts:
-            self.progress.normaliser = observations.updated(self.normaliser, fresh)
-        if observations.remaps:
-            self.progress.centre = self.policies.remapped(self.centre, old, self.normaliser)
 
     def _value(self, answer: Answer) -> float:
         """The return that directions are compared by; NaN for a failed episode."""

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import ConfigError, ShapeError
 from abps.normaliser import Normaliser
-from abps.policies.base import PolicyClass
+from abps.policies.base import PolicyClass, ScaledInputs
 from abps.policies.observations import Observations
 from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
@@ -35,13 +36,14 @@ from abps.settings import Part, check_types, replace
 from abps.state import NoMemory, restore, save
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
+from abps.words import count
 
 __all__ = ["Answer", "Best", "Metrics", "Progress", "Proposal", "Query", "Search", "SearchConfig", "SearchResult"]
 
 Metrics = dict[str, Any]
 ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
-ROLES = ("centre", "probe", "path", "direction")
+ROLES = ("centre", "probe", "path", "scout", "direction", "candidate")
 
 
 class Proposal(NamedTuple):
@@ -185,11 +187,13 @@ class Search(ABC, Generic[ConfigT]):
         budget: BudgetConfig | None = None,
         name: str = "",
     ) -> None:
-        if not isinstance(seed, int | np.integer):
+        if not isinstance(seed, int | np.integer):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"seed must be a whole number, got {seed!r}")
         if seed < 0:
             raise ConfigError(f"seed must not be negative, got {seed}")
         check_types(config)
+        if budget is not None and not hasattr(budget, "plateau"):
+            raise ConfigError(f"budget must be a BudgetConfig, got {budget!r:.80}")
         self.spec, self.config, self.seed = spec, config, seed
         self.name = name or kind_of(type(config))
         self.budget = budget or BudgetConfig()
@@ -274,6 +278,10 @@ class Search(ABC, Generic[ConfigT]):
             self.progress, centre=start, normaliser=normaliser, best=Best(-np.inf, start, normaliser)
         )
         self._keep_limits()
+        self._started()
+
+    def _started(self) -> None:
+        """Make anew what is remembered of the first centre; called when a search begins somewhere else."""
 
     def tell(self, query: Query, outcomes: Sequence[Outcome]) -> Metrics | None:
         """Take in the outcomes of a query.
@@ -297,9 +305,11 @@ class Search(ABC, Generic[ConfigT]):
             return None
         stage = [self._answers[item.id] for item in self._open]
         if self.limits is not None:
-            for item in stage:
-                self.limits.saw(item.trajectories, around_centre=item.query.role != "probe")
+            roles = {item.query.role for item in stage}
+            for item in stage:  # Probes beside no centre are those of a search that never runs its centre.
+                self.limits.saw(item.trajectories, around_centre=roles == {"probe"} or item.query.role != "probe")
         metrics = None if self._looking else self._learn(stage)
+        self._standardise(stage)
         self._open, self._answers, self._looking = [], {}, False
         if metrics is None:
             return None
@@ -309,7 +319,8 @@ class Search(ABC, Generic[ConfigT]):
         """Return every reason to stop, by name; empty means go on."""
         budget, progress, reasons = self.budget, self.progress, dict[str, str]()
         if budget.episodes and progress.episodes >= budget.episodes:
-            reasons["episodes"] = f"{progress.episodes} of {budget.episodes} episodes are used"
+            used = "is" if budget.episodes == 1 else "are"
+            reasons["episodes"] = f"{progress.episodes} of {count(budget.episodes, 'episode')} {used} used"
         if budget.steps and progress.steps >= budget.steps:
             reasons["steps"] = f"{progress.steps} of {budget.steps} environment steps are used"
         if budget.target is not None and progress.best_centre >= budget.target:
@@ -317,7 +328,7 @@ class Search(ABC, Generic[ConfigT]):
         # A search that never runs its centre (ARS) cannot tell; its run looks at the evaluations instead.
         known = np.isfinite(progress.best_centre)
         if budget.plateau and known and progress.iteration - progress.best_centre_iteration >= budget.plateau:
-            reasons["plateau"] = f"no better centre for {budget.plateau} outer iterations"
+            reasons["plateau"] = f"no better centre for {count(budget.plateau, 'outer iteration', 'outer iterations')}"
         return reasons
 
     def result(self) -> SearchResult:
@@ -428,6 +439,18 @@ class Search(ABC, Generic[ConfigT]):
         if value > progress.best_centre:
             progress.best_centre, progress.best_centre_iteration = value, progress.iteration
 
+    def _merge_observations(self, stage: list[Answer]) -> None:
+        """Update the normaliser by episodes, those of the first outer iteration at once: a frozen mean is theirs."""
+        old, observations = self.normaliser, self.config.observations
+        empty = Normaliser.empty(self.spec.observation_dim)
+        parts = [empty.add(trajectory.observations[:-1]) for answer in stage for trajectory in answer.trajectories]
+        if old.count == 0 and parts:
+            parts = [reduce(Normaliser.merge, parts)]
+        for fresh in parts:
+            self.progress.normaliser = observations.updated(self.normaliser, fresh)
+        if observations.remaps:
+            self.progress.centre = self.policies.remapped(self.centre, old, self.normaliser)
+
     # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _query(self, proposal: Proposal, policy: Policy, episode: int) -> Query:
@@ -473,12 +496,16 @@ class Search(ABC, Generic[ConfigT]):
         return {"step_limited": share}
 
     def _validate(self, query: Query, outcomes: Sequence[Outcome]) -> None:
+        if not hasattr(query, "id") or not isinstance(outcomes, list | tuple):
+            raise ConfigError("tell takes a query, as `ask` gave it, and the list of its outcomes")
         open_ids = [item.id for item in self.open_queries()]
         if query.id not in open_ids:
             raise ConfigError(f"query {query.id} is not open; open are {open_ids}. Was it told already?")
         expected = next(item.episodes for item in self._open if item.id == query.id)
         if len(outcomes) != expected:
-            raise ConfigError(f"query {query.id} asked for {expected} episodes, {len(outcomes)} outcomes came")
+            raise ConfigError(
+                f"query {query.id} asked for {count(expected, 'episode')}, {count(len(outcomes), 'outcome')} came"
+            )
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
                 continue
@@ -500,6 +527,16 @@ class Search(ABC, Generic[ConfigT]):
             value = float(np.mean([trajectory.total() for trajectory in worked]))
             if value > progress.best.value:
                 progress.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
+
+    def _standardise(self, stage: list[Answer]) -> None:
+        """Give a policy class that asks for it inputs of size one, from the first episodes on; see `ScaledInputs`."""
+        policy_class, episodes = self.config.policy, [item for answer in stage for item in answer.trajectories]
+        if self.normaliser.count or not episodes:
+            return
+        if isinstance(policy_class, ScaledInputs) and policy_class.standardise:
+            observations = np.concatenate([trajectory.observations[:-1] for trajectory in episodes])
+            self.progress.normaliser = self.normaliser.add(observations).with_scales()
+            self.cache = type(self.cache)()  # What was computed before is of other inputs.
 
     def _complete_iteration(self, metrics: Metrics) -> Metrics:
         progress = self.progress

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from abps.settings import check_types, require, setting
 
-__all__ = ["BudgetConfig"]
+__all__ = ["DEFAULT_EPISODES", "BudgetConfig"]
+
+DEFAULT_EPISODES = 300
+"""The paper's budgets are long; a first run should end soon."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class BudgetConfig:
 
     episodes: int = setting(0, "training episodes, all of them counted", common=True)
     steps: int = setting(0, "training environment steps")
-    target: float | None = setting(None, "stop when a centre's mean undiscounted return reaches this", common=True)
+    target: float | None = setting(None, "stop when a centre's mean return (undiscounted) is this", common=True)
     plateau: int = setting(0, "stop after so many outer iterations without a better centre")
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.plan import CentreThenProbes, Plan, Situation, Stage
 from abps.seeding import generator
-from abps.settings import require, setting
+from abps.settings import check_types, require, setting
 from abps.state import NoMemory
 from abps.steps.base import Move, StepInput, StepRule
 from abps.steps.walk import Walk
@@ -85,6 +85,7 @@ class LocalSearchConfig(SearchConfig):
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.states is None or self.states >= 0, "states must not be negative")
         require(self.chart_points is None or self.chart_points >= 1, "chart_points must be at least 1")
         require(self.discount is None or 0 < self.discount <= 1, "discount must be in (0, 1]")
@@ -194,7 +195,8 @@ class LocalSearch(Search[LocalSearchConfig]):
         knots = self.spec.horizon // stage.path_interval + 2
         moves = stage.path_size / np.sqrt(d) * rng.standard_normal((stage.paths, knots, d))
         paths = [ParameterPath(chart.to_parameters(chart.centre + move), stage.path_interval) for move in moves]
-        return [Proposal(self.centre, "path", path=path) for path in paths]
+        role = "scout" if stage.scout else "path"
+        return [Proposal(self.centre, role, path=path) for path in paths]
 
     def _stage(self) -> Stage:
         stage = self._next_stage()
@@ -219,11 +221,13 @@ class LocalSearch(Search[LocalSearchConfig]):
         memory.stage = name
         memory.probes += sum(answer.query.role == "probe" for answer in stage)
         memory.fallbacks, self.cache.fallback = memory.fallbacks + self.cache.fallback, False
+        following = self._next_stage()
         if new_centre:
             self._take_in_centre(around)
+        elif following is not None and following.paths:
+            return None  # Paths need no model.
         elif any(answer.trajectories for answer in stage):
             self.prior.new_episodes(self.neighbourhood(), self.replay, self.iteration)
-        following = self._next_stage()
         self._fit(name if not new_centre or following is None else following.name)
         return self._move() if following is None else None
 
@@ -273,12 +277,14 @@ class LocalSearch(Search[LocalSearchConfig]):
     def neighbourhood(self) -> Neighbourhood:
         """The centre and the window's points as the process sees them."""
         memory, config = self.memory, self.config
+        newest = memory.window if config.chart_points is None else memory.window[-config.chart_points :]
         return Neighbourhood(
             self.policies.policy(self.centre, self.normaliser),
-            tuple(memory.window),
+            tuple(point for point in memory.window if point.role != "scout"),
             memory.scale,
             config.chart,
             recent=config.chart_points,
+            scouts=tuple(point for point in newest if point.role == "scout"),
             clip_returns=config.clip_returns,
             remap=config.observations.remaps,
         )

@@ -46,6 +46,8 @@ class Stage:
     """Root-mean-square length of a path's knots, in the chart."""
     path_interval: int = 1
     """Steps between two knots."""
+    scout: bool = False
+    """Whether the paths only show the scale of the sensors: critics learn from them, the process does not."""
     ahead: bool = False
     """Whether the probe that the last step asked for is run instead of the centre, if there is one."""
 
@@ -91,7 +93,8 @@ class CentreThenProbes(Plan):
 class PathsAroundCentre(Plan):
     """A few episodes a step: paths around the centre, and one look ahead along the last step (or the centre itself)."""
 
-    first_paths: int = setting(6, "path episodes before the first step")
+    first_paths: int = setting(6, "path episodes before the first step, one after the other")
+    scouts: int = setting(3, "how many of these, all but one at most, only show the scale of the sensors")
     paths: int = setting(1, "path episodes before every later step", common=True)
     path_size: float = setting(
         0.12, "change of the actions at the knots of a path, in halves of their ranges", common=True
@@ -101,6 +104,7 @@ class PathsAroundCentre(Plan):
 
     def __post_init__(self) -> None:
         require(self.first_paths >= 1 and self.paths >= 1, "first_paths and paths must be at least 1")
+        require(self.scouts >= 0, "scouts must not be negative")
         require(self.path_size > 0 and self.path_steps >= 1, "need path_size > 0 and path_steps >= 1")
         require(self.window >= 2, "window must be at least 2")
 
@@ -108,8 +112,11 @@ class PathsAroundCentre(Plan):
         interval = max(2, min(self.path_steps, situation.horizon // 10))
         if situation.points == 0 and not situation.stage:
             return Stage("centre", centre_episodes=1)
-        if situation.stage == "centre":
-            return Stage("first", paths=self.first_paths, path_size=self.path_size, path_interval=interval)
+        first = 0 if situation.stage == "centre" else _number_of(situation.stage, "first ")
+        if first is not None and first < self.first_paths:
+            # One by one: each is laid in the scale of the sensors that those before it showed.
+            name, scout = f"first {first + 1}", first < min(self.scouts, self.first_paths - 1)
+            return Stage(name, paths=1, path_size=self.path_size, path_interval=interval, scout=scout)
         if not situation.stage:
             return Stage(
                 "paths",
@@ -120,3 +127,8 @@ class PathsAroundCentre(Plan):
                 path_interval=interval,
             )
         return None
+
+
+def _number_of(stage: str, prefix: str) -> int | None:
+    """The number at the end of a stage's name; None: another stage."""
+    return int(stage.removeprefix(prefix)) if stage.startswith(prefix) else None

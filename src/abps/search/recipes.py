@@ -9,6 +9,7 @@ from abps.acquisition.expected_ascent import ExpectedAscent
 from abps.acquisition.probing import GaussianProbes, MaximiseCriterion
 from abps.acquisition.trace_reduction import TraceReduction
 from abps.critics.droq_config import Droq
+from abps.critics.episodic import EpisodicLstd
 from abps.critics.lstd_config import Lstd
 from abps.model.aggregation import Softmax
 from abps.model.ascent_prior import AscentPrior
@@ -21,14 +22,19 @@ from abps.search.ars import ArsConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.paper_tables import PaperRow, paper_row
 from abps.search.plan import CentreThenProbes, PathsAroundCentre
+from abps.search.population import PopulationConfig
 from abps.settings import replace
 from abps.steps.adaptive import AdaptiveAscent
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 from abps.steps.walk import Walk
+from abps.strategies.cma_es import CmaEs
+from abps.strategies.openai_es import OpenAiEs
+from abps.strategies.particle_swarm import ParticleSwarm
+from abps.strategies.snes import Snes
 from abps.tasks.catalogue import PAPER_TASKS, paper_task
 
-__all__ = ["abs_recipe", "ars", "ddpgn", "gibo", "mpd"]
+__all__ = ["abs_recipe", "ars", "cma", "ddpgn", "es", "gibo", "mpd", "pso", "snes"]
 
 GIBO_LENGTHSCALES, GIBO_STEP = (0.8, 4.0), 0.7
 """The `cpu` preset's GIBO: lengthscale bounds relative to the upper one of the paper's tables, and the step in
@@ -41,19 +47,23 @@ STATES = 256
 FAST_STATES, CHART_POINTS = 256, 8
 """The fast ABS: visited states kept per point, and newest points whose states the chart is measured on."""
 
+LONG_SIGHTED, LONG_DISCOUNTS = ("swimmer",), (0.999,)
+"""Tasks whose critics must look far ahead, and their discount: with 0.99 Swimmer drifts at a tenth of its speed."""
+
 
 def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
     """Augmented Bayesian Search: as published (`paper`), or the one that learns on any task in tens of episodes."""
-    return _paper_abs(task, preset) if preset == "paper" else fast_abs()
+    return _paper_abs(task, preset) if preset == "paper" else fast_abs(task)
 
 
-def fast_abs() -> LocalSearchConfig:
+def fast_abs(task: str = "") -> LocalSearchConfig:
     """ABS with the same dimensionless numbers for every task: chart of the actions, paths, critics of few episodes."""
+    critics = EpisodicLstd(gammas=LONG_DISCOUNTS) if paper_task(task) in LONG_SIGHTED else EpisodicLstd()
     return LocalSearchConfig(
         policy=LinearTanh(bias=True),
         observations=RawObservations(),
         chart=ActionMetric(),
-        prior=AscentPrior(),
+        prior=AscentPrior(critics=critics),
         gp=GP(
             lengthscale_low=0.13,
             lengthscale_high=1.2,
@@ -142,6 +152,26 @@ def ars(task: str, preset: str) -> ArsConfig:
         top=top,
         discounted=not original,
     )
+
+
+def cma(task: str, preset: str) -> PopulationConfig:
+    """CMA-ES, by pycma: adapts a whole covariance matrix."""
+    return PopulationConfig(strategy=CmaEs())
+
+
+def es(task: str, preset: str) -> PopulationConfig:
+    """OpenAI-ES: mirrored perturbations, centred ranks, Adam."""
+    return PopulationConfig(strategy=OpenAiEs())
+
+
+def snes(task: str, preset: str) -> PopulationConfig:
+    """Separable natural evolution strategy: adapts one spread per parameter."""
+    return PopulationConfig(strategy=Snes())
+
+
+def pso(task: str, preset: str) -> PopulationConfig:
+    """Particle swarm."""
+    return PopulationConfig(strategy=ParticleSwarm())
 
 
 def _observations(task: str) -> Observations:

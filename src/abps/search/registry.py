@@ -35,6 +35,14 @@ SEARCHES: dict[str, SearchEntry] = {
     "gibo": SearchEntry("abps.search.recipes:gibo", "gradient-information Bayesian optimisation"),
     "ddpgn": SearchEntry("abps.search.recipes:ddpgn", "ablation: the critics' gradient alone"),
     "ars": SearchEntry("abps.search.recipes:ars", "augmented random search"),
+    "cma": SearchEntry("abps.search.recipes:cma", "CMA-ES, by pycma (needs abps[peers])"),
+    "es": SearchEntry("abps.search.recipes:es", "OpenAI-ES: mirrored perturbations and Adam"),
+    "snes": SearchEntry("abps.search.recipes:snes", "separable natural evolution strategy"),
+    "pso": SearchEntry("abps.search.recipes:pso", "particle swarm"),
+    "turbo": SearchEntry("abps.search.box_recipes:turbo", "trust-region Bayesian optimisation"),
+    "crbo": SearchEntry("abps.search.box_recipes:crbo", "confidence-region (cautious) Bayesian optimisation"),
+    "klbo": SearchEntry("abps.search.box_recipes:klbo", "local Bayesian optimisation of a search distribution"),
+    "rducb": SearchEntry("abps.search.box_recipes:rducb", "Bayesian optimisation by random decompositions"),
 }
 
 
@@ -55,6 +63,8 @@ def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
         >>> abps.search_config("short-walk", "hopper").step.length
         0.005
     """
+    if not callable(recipe):
+        raise ConfigError(f"a recipe is a function of task and preset that gives settings, got {recipe!r:.80}")
     known = SEARCHES.get(name)
     if known is not None and known.recipe is not recipe:
         raise ConfigError(f"there is a search {name!r} already; choose another name")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abps.errors import RunError
 from abps.run.directory import RunSettings, claim, create_directory, read_settings, write_settings
@@ -19,7 +19,20 @@ from abps.search.budget import BudgetConfig
 from abps.settings import replace, to_dict
 from abps.study.records import reason_text
 
-__all__ = ["BusyError", "Found", "differences", "find", "is_locked", "recorded_episodes", "run_cell", "single_threaded"]
+__all__ = [
+    "BusyError",
+    "Found",
+    "differences",
+    "find",
+    "is_locked",
+    "prepare_directory",
+    "recorded_episodes",
+    "run_cell",
+    "single_threaded",
+]
+
+if TYPE_CHECKING:
+    from abps.tasks.gym import Task
 
 FREE = ("workers", "minutes", "timeout", "checkpoint_every", "max_failures")
 """Settings of `run` that change neither what is learned nor what is recorded."""
@@ -93,8 +106,13 @@ def recorded_episodes(path: Path) -> int:
         return 0
 
 
-def run_cell(path: Path, settings: RunSettings) -> None:
+def run_cell(path: Path, settings: RunSettings, task: "Task | None" = None) -> None:
     """Train a cell to its end in this process: a new run, or the rest of one that exists.
+
+    Args:
+        path: its directory.
+        settings: what it is to be.
+        task: its task, when it is made already; else it is made from the settings.
 
     Raises:
         BusyError: another process has it.
@@ -103,10 +121,10 @@ def run_cell(path: Path, settings: RunSettings) -> None:
     from abps.run.loop import train
     from abps.tasks.gym import make_task
 
-    task = make_task(settings.task)  # Before anything is written: a wrong task must leave no run behind.
+    task = task or make_task(settings.task)  # Before anything is written: a wrong task must leave no run behind.
     path.mkdir(parents=True, exist_ok=True)
     try:
-        _prepare(path, settings)
+        prepare_directory(path, settings)
     except RunError as error:
         # A run with other settings is somebody's work: it is refused, and not marked in any way.
         raise _or_busy(path, error) from error
@@ -135,10 +153,21 @@ def _or_busy(path: Path, error: Exception) -> Exception:
     return error
 
 
-def _prepare(path: Path, settings: RunSettings) -> None:
-    """Bring the directory to the wanted settings; the same process may not claim it twice, so each step does."""
+def prepare_directory(path: Path, settings: RunSettings, files: Mapping[str, bytes] | None = None) -> None:
+    """Make the run's directory, or bring the one that is there to the wanted settings: budgets may change, no more.
+
+    The same process may not claim it twice, so each step does.
+
+    Args:
+        path: the run's directory.
+        settings: what it is to be.
+        files: further files of a new run (see `create_directory`).
+
+    Raises:
+        RunError: there is a run with other settings; it is not touched.
+    """
     if not (path / "config.yaml").exists():
-        create_directory(path, settings)
+        create_directory(path, settings, files)
         return
     with claim(path):
         existing = read_settings(path)
@@ -166,7 +195,7 @@ def _enough(existing: BudgetConfig, wanted: BudgetConfig, episodes: int) -> bool
 def _comparable(settings: RunSettings) -> dict[str, Any]:
     run = {name: value for name, value in to_dict(settings.run).items() if name not in FREE}
     tree = {"task": to_dict(settings.task), settings.search: to_dict(settings.search_config), "run": run}
-    return {"seed": settings.seed, "search": settings.search, **_flat(tree)}
+    return {"seed": settings.seed, "search": settings.search, "initial": settings.initial, **_flat(tree)}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,8 +9,9 @@ Shapes: g grid points.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +27,15 @@ __all__ = [
     "QUANTITIES",
     "Band",
     "Group",
+    "Recall",
     "Row",
+    "at_once",
+    "axis_values",
     "band",
     "group_runs",
     "improvements",
     "label_order",
+    "metric_of",
     "points",
     "summarise",
     "task_order",
@@ -46,11 +51,21 @@ QUANTITIES: dict[str, tuple[str, ...]] = {
     "centre_discounted": ("eval_discounted", "centre_discounted"),
     "centre_return": ("eval_return", "centre_return"),
 }
-"""What can be plotted, and the metrics it is read from, a fresh evaluation before the centre's training episodes."""
+"""What can be plotted, and the metrics it is read from: the first that a run has at all. Evaluations come before the
+centre's training episodes, and one curve is never made of both."""
 
 TASK_ORDER = ("pendulum", "swimmer", "hopper", "cheetah", "walker", "ant")
 SEARCH_ORDER = ("abs", "mpd", "ars", "gibo", "ddpgn")
 THRESHOLD_FRACTION = 0.8
+
+
+Recall = Callable[[Hashable, Callable[[], Any]], Any]
+"""Gives what was computed under a key before, or computes it."""
+
+
+def at_once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """A `Recall` that remembers nothing."""
+    return make()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +97,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the summary table: a group at the episode count that all groups of its task reached."""
+    """One line of the summary table: a group where all groups of its task have been, in episodes or on another axis."""
 
     task: str
     label: str
@@ -90,14 +105,14 @@ class Row:
     left_out: int
     episodes: float
     steps: float
-    """Median over runs at that episode count."""
     minutes: float
-    """Median over runs of the wall time at that episode count."""
+    """The axis that is compared on has the value that all groups reached; the two others, their median over runs there.
+    """
     scores: Mapping[str, Mapping[str, Estimate]]
     """statistic → quantity → estimate; also "auc_return" and "auc_discounted" of the maximum so far."""
     threshold: float
     reached: Reached
-    """Episodes until the maximum so far (undiscounted) reaches the threshold."""
+    """Episodes (or what the axis counts) until the maximum so far (undiscounted) reaches the threshold."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +137,25 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     return sorted(groups, key=lambda group: (task_order(group.task), label_order(group.label)))
 
 
+def metric_of(run: Run, quantity: str) -> str:
+    """The metric that a run's curve of a quantity is read from.
+
+    Raises:
+        ConfigError: unknown quantity.
+    """
+    if quantity not in QUANTITIES:
+        raise ConfigError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
+    names = QUANTITIES[quantity]
+    return next((name for name in names if np.isfinite(run.column(name)).any()), names[-1])
+
+
 def points(run: Run, quantity: str, axis: str) -> tuple[Array, Array]:
     """The curve of one run: x and y, (i,) each, without the iterations that have no value.
 
     Raises:
         ConfigError: unknown quantity or axis.
     """
-    if quantity not in QUANTITIES:
-        raise ConfigError(f"unknown quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
-    y, x = run.column(*QUANTITIES[quantity]), _axis(run, axis)
+    y, x = run.column(metric_of(run, quantity)), axis_values(run, axis)
     keep = np.isfinite(x) & np.isfinite(y)
     # A resumed run may have written an iteration twice; time may start anew. Curves only ever go forward.
     return np.maximum.accumulate(x[keep]) if keep.any() else x[keep], y[keep]
@@ -167,20 +192,22 @@ def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
     """The x that every group of a task reached: comparisons are made there. NaN when nothing was measured."""
     ends = []
     for group in groups:
-        lasts = [x[-1] for run in group.runs if (x := _axis(run, axis)[np.isfinite(_axis(run, axis))]).size]
+        lasts = [x[-1] for run in group.runs if (x := _finite(axis_values(run, axis))).size]
         if lasts:
             ends.append(max(lasts) if group.complete else min(lasts))
     return float(min(ends)) if ends else math.nan
 
 
-def thresholds(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> dict[str, float]:
+def thresholds(
+    groups: Sequence[Group], given: Mapping[str, float] | None = None, axis: str = "episodes"
+) -> dict[str, float]:
     """A return per task that counts as success: given, or 80 % of the way from the start to the best group's end."""
     found: dict[str, float] = {}
     for task, members in _by_task(groups).items():
-        end = common_end(members)
+        end = common_end(members, axis)
         starts, finals = [], []
         for group in members:
-            curves = [c for c in (points(run, "max_return", "episodes") for run in group.runs) if c[0].size]
+            curves = [c for c in (points(run, "max_return", axis) for run in group.runs) if c[0].size]
             if curves:
                 starts.append(np.mean([y[0] for _, y in curves]))
                 finals.append(np.mean([statistics.on_grid(x, y, [end])[0] for x, y in curves]))
@@ -189,23 +216,40 @@ def thresholds(groups: Sequence[Group], given: Mapping[str, float] | None = None
     return {**found, **{task: value for task, value in (given or {}).items() if task in found}}
 
 
-def summarise(groups: Sequence[Group], given: Mapping[str, float] | None = None) -> list[Row]:
-    """One row per group, compared at the episode count that all groups of the task reached."""
-    limits = thresholds(groups, given)
+def summarise(
+    groups: Sequence[Group],
+    given: Mapping[str, float] | None = None,
+    *,
+    axis: str = "episodes",
+    repetitions: int = statistics.REPETITIONS,
+    recall: Recall = at_once,
+) -> list[Row]:
+    """One row per group, compared at the episode count (or steps, or minutes) that all groups of the task reached.
+
+    Args:
+        groups: what is compared.
+        given: task → return that counts as success.
+        axis: what is counted, a key of `AXES`.
+        repetitions: of the bootstrap.
+        recall: keeps rows of groups that have not changed.
+    """
+    limits = thresholds(groups, given, axis)
     rows = []
     for task, members in _by_task(groups).items():
-        end = common_end(members)
-        rows += [_row(group, end, limits[task]) for group in members]
+        end = common_end(members, axis)
+        for group in members:
+            key = ("row", axis, group.runs, len(group.left_out), end, limits[task])
+            rows.append(recall(key, lambda g=group, e=end, t=task: _row(g, axis, e, limits[t], repetitions)))
     return rows
 
 
-def improvements(groups: Sequence[Group], quantity: str = "max_return") -> list[Improvement]:
+def improvements(groups: Sequence[Group], quantity: str = "max_return", axis: str = "episodes") -> list[Improvement]:
     """Every pair of searches that share a task, each pair in both directions."""
     finals: dict[str, dict[str, Array]] = defaultdict(dict)
     for task, members in _by_task(groups).items():
-        end = common_end(members)
+        end = common_end(members, axis)
         for group in members:
-            values = _finals(group, quantity, end)
+            values = _finals(group, quantity, axis, end)
             if values.size:
                 finals[group.label][task] = values
     result = []
@@ -234,12 +278,21 @@ def label_order(label: str) -> tuple[int, str]:
     return (SEARCH_ORDER.index(base) if base in SEARCH_ORDER else len(SEARCH_ORDER)), label
 
 
-def _axis(run: Run, axis: str) -> Array:
+def axis_values(run: Run, axis: str) -> Array:
+    """The x of every outer iteration, (i,).
+
+    Raises:
+        ConfigError: unknown axis.
+    """
     if axis == "minutes":
         return run.column("seconds") / 60.0
     if axis not in AXES:
         raise ConfigError(f"unknown axis {axis!r}; known: {', '.join(AXES)}")
     return run.column(axis)
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
 
 
 def _statistic(name: str) -> statistics.Statistic:
@@ -261,6 +314,8 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _label(run: Run, varied: Sequence[str]) -> str:
+    if run.imported:
+        return f"{run.search} (imported)"
     settings = _distinguishing(run)
     if not varied or not settings:
         return run.search
@@ -298,19 +353,19 @@ def _by_task(groups: Sequence[Group]) -> dict[str, list[Group]]:
     return tasks
 
 
-def _finals(group: Group, quantity: str, end: float) -> Array:
-    values = [statistics.on_grid(*points(run, quantity, "episodes"), [end])[0] for run in group.runs]
+def _finals(group: Group, quantity: str, axis: str, end: float) -> Array:
+    values = [statistics.on_grid(*points(run, quantity, axis), [end])[0] for run in group.runs]
     return np.array([value for value in values if np.isfinite(value)])
 
 
-def _row(group: Group, end: float, threshold: float) -> Row:
-    samples = {quantity: _finals(group, quantity, end) for quantity in QUANTITIES}
+def _row(group: Group, axis: str, end: float, threshold: float, repetitions: int) -> Row:
+    samples = {quantity: _finals(group, quantity, axis, end) for quantity in QUANTITIES}
     for kind in ("return", "discounted"):
-        areas = [statistics.area_under_curve(*points(run, f"max_{kind}", "episodes"), end=end) for run in group.runs]
+        areas = [statistics.area_under_curve(*points(run, f"max_{kind}", axis), end=end) for run in group.runs]
         samples[f"auc_{kind}"] = np.array([area for area in areas if np.isfinite(area)])
     firsts = []
     for run in group.runs:
-        x, y = points(run, "max_return", "episodes")
+        x, y = points(run, "max_return", axis)
         first = statistics.first_reached(x, y, threshold)
         firsts.append(first if first <= end else math.inf)
     return Row(
@@ -318,28 +373,30 @@ def _row(group: Group, end: float, threshold: float) -> Row:
         label=group.label,
         runs=len(group.runs),
         left_out=len(group.left_out),
-        episodes=end,
-        steps=_at_end(group, "steps", end),
-        minutes=_at_end(group, "seconds", end) / 60.0,
-        scores={name: _estimates(group, samples, name) for name in statistics.STATISTICS},
+        **{name: end if name == axis else _at_end(group, name, axis, end) for name in AXES},
+        scores={name: _estimates(group, samples, name, repetitions) for name in statistics.STATISTICS},
         threshold=threshold,
         reached=statistics.reached(firsts),
     )
 
 
-def _estimates(group: Group, samples: Mapping[str, Array], statistic: str) -> dict[str, Estimate]:
+def _estimates(group: Group, samples: Mapping[str, Array], statistic: str, repetitions: int) -> dict[str, Estimate]:
     estimates = {}
     for quantity, values in samples.items():
-        if values.size:
+        if values.size == 1:
+            estimates[quantity] = Estimate(*[float(values[0])] * 3)
+        elif values.size:
             rng = generator(0, "summary", group.task, group.label, quantity)
-            estimates[quantity] = statistics.bootstrap([values], _statistic(statistic), rng)
+            estimates[quantity] = statistics.bootstrap([values], _statistic(statistic), rng, repetitions=repetitions)
     return estimates
 
 
-def _at_end(group: Group, column: str, end: float) -> float:
+def _at_end(group: Group, other: str, axis: str, end: float) -> float:
+    """Median over runs of one axis where another one is at `end`."""
     values = []
     for run in group.runs:
-        episodes = np.maximum.accumulate(np.nan_to_num(run.column("episodes")))
-        values.append(statistics.on_grid(episodes, run.column(column), [end])[0])
+        x, y = axis_values(run, axis), axis_values(run, other)
+        known = np.isfinite(x)
+        values.append(statistics.on_grid(np.maximum.accumulate(x[known]), y[known], [end])[0])
     finite = [value for value in values if np.isfinite(value)]
     return float(np.median(finite)) if finite else math.nan

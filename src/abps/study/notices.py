@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from abps.study.groups import Group
 from abps.study.records import Run
+from abps.study.robot import is_robot
+from abps.words import count, listing
 
 __all__ = ["Notice", "warnings"]
 
 FEW_SEEDS, ENOUGH_SEEDS = 3, 5
 LISTED = 5
-"""Names given in a warning before it says how many more there are."""
+"""Combinations that a warning names one by one."""
 
 
 @dataclass(frozen=True)
@@ -23,34 +25,51 @@ class Notice:
     text: str
 
 
-def warnings(runs: Sequence[Run], groups: Sequence[Group]) -> list[Notice]:
-    """What a reader must know before believing the numbers, most serious first."""
+def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = False) -> list[Notice]:
+    """What a reader must know before believing the numbers, most serious first.
+
+    Args:
+        runs: all runs.
+        groups: the same, in groups.
+        under_way: the runs are being watched: that some are not finished, or few, is no news.
+    """
     found: list[Notice] = []
     failed = [run for run in runs if run.status == "failed"]
     if failed:
-        found.append(Notice("error", f"{_count(len(failed), 'run')} failed: {_names(failed)}"))
-    unfinished = [run for run in runs if run.status == "unfinished"]
-    if unfinished:
-        found.append(Notice("warning", f"{_count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
+        found.append(Notice("error", f"{count(len(failed), 'run')} failed: {_names(failed)}"))
+    unfinished = [run for run in runs if run.status == "unfinished" and not is_robot(run)]  # Robots take their time.
+    if unfinished and not under_way:
+        found.append(Notice("warning", f"{count(len(unfinished), 'run')} not finished: {_names(unfinished)}"))
     found += _mixed(runs, "mujoco", "error", "the physics differ between MuJoCo versions, returns are not comparable")
     found += _mixed(runs, "gymnasium", "warning", "tasks may differ between Gymnasium versions")
     found += _mixed(runs, "abps", "warning", "runs were made by different versions of abps")
     found += _mixed(runs, "commit", "note", "runs were made by different commits")
-    found += _seed_warnings(groups)
+    found += _imported(runs)
+    found += [] if under_way or len(runs) == 1 else _seed_warnings(groups)  # One run is shown without statistics.
     found += [w for group in groups for w in _duplicate_warnings(group)]
     broken = [run for run in runs if run.failed_episodes]
     if broken:
         total = sum(run.failed_episodes for run in broken)
-        found.append(Notice("note", f"{_count(total, 'episode')} failed and did not count, in {_names(broken)}"))
+        found.append(Notice("note", f"{count(total, 'episode')} failed and gave no return, in {_names(broken)}"))
     found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
     return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
+
+
+def _imported(runs: Sequence[Run]) -> list[Notice]:
+    imported = [run for run in runs if run.imported]
+    if not imported:
+        return []
+    named = listing(list(dict.fromkeys(f"{run.search} on {run.task}" for run in imported)))
+    text = f"{count(len(imported), 'run')} imported and taken as the file says: {named}"
+    unknown = sum("mujoco" not in run.versions for run in imported)
+    return [Notice("note", text + (f"; the version of MuJoCo is not known for {unknown}" if unknown else ""))]
 
 
 def _mixed(runs: Sequence[Run], key: str, level: str, meaning: str) -> list[Notice]:
     counts = Counter(str(run.versions[key]) for run in runs if run.versions.get(key) is not None)
     if len(counts) < 2:
         return []
-    listed = ", ".join(f"{version} ({_count(number, 'run')})" for version, number in sorted(counts.items()))
+    listed = ", ".join(f"{version} ({count(number, 'run')})" for version, number in sorted(counts.items()))
     return [Notice(level, f"mixed {key} versions: {listed}; {meaning}")]
 
 
@@ -63,7 +82,7 @@ def _seed_warnings(groups: Sequence[Group]) -> list[Notice]:
         ("note", some, ENOUGH_SEEDS, "bootstrap intervals are too narrow; the paper uses 5"),
     ):
         if members:
-            listed = _listing([f"{group.label} on {group.task} ({len(group.runs)})" for group in members])
+            listed = listing([f"{group.label} on {group.task} ({len(group.runs)})" for group in members])
             if len(members) == len(groups) > LISTED:
                 listed = f"all {len(groups)} combinations of task and search"
             found.append(Notice(level, f"fewer than {least} seeds: {listed}; {meaning}"))
@@ -80,13 +99,4 @@ def _duplicate_warnings(group: Group) -> list[Notice]:
 
 
 def _names(runs: Sequence[Run]) -> str:
-    return _listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
-
-
-def _listing(items: Sequence[str], most: int = LISTED) -> str:
-    rest = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + rest
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from abps.errors import AbpsError
+from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
+from abps.run.files import read_bounded
 from abps.study.cells import is_locked
-from abps.study.records import reason_text
+from abps.study.records import finite_number, is_imported, reason_text
 
 __all__ = ["Follower", "Snapshot", "read_jsonl_from"]
 
@@ -26,13 +27,13 @@ class Snapshot:
     search: str
     seed: int | None
     state: str
-    """running, done, failed, stopped."""
+    """running, done, failed, stopped; waiting: for an episode of a robot, or for its turn in a study."""
     reason: str
     episodes: int
     budget: int
     """Episodes it will use; 0: no limit of that kind."""
     centre: float | None
-    """Undiscounted return of the current centre: a fresh evaluation where there is one."""
+    """Undiscounted return of the current policy: the newest evaluation; of the centre's episodes if there is none."""
     best: float | None
     score: float | None
     """R̃² of the best critic."""
@@ -59,13 +60,16 @@ class Follower:
         self._journal_at = self._metrics_at = 0
         self._episodes = 0
         self._rows: list[dict[str, Any]] = []
+        """The newest metrics, enough to measure a rate."""
+        self._evaluated: float | None = None
+        """The newest evaluation of the current policy."""
         self._config: dict[str, Any] = {}
         self._config_time = 0
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The metrics read so far, one mapping per outer iteration."""
-        return self._rows
+    def config(self) -> dict[str, Any]:
+        """What `config.yaml` said when it was last read; empty: nothing readable."""
+        return self._config
 
     def read(self) -> Snapshot:
         """Look at the run as it is now."""
@@ -73,11 +77,14 @@ class Follower:
         self._read_journal()
         self._read_metrics()
         state, reason = _state(self.path)
+        if state == "stopped" and isinstance(self._config.get("hardware"), dict):
+            state = "waiting"  # For somebody to run an episode; a robot's run is never "running" by itself.
         last = self._rows[-1] if self._rows else {}
         task, search = self._config.get("task"), self._config.get("search")
         names = self.path.resolve().parts
         label = search.get("name", "?") if isinstance(search, dict) else names[-2]
-        variant = self._config.get("variant")
+        imported = is_imported(self._config)
+        variant = "(imported)" if imported else self._config.get("variant")
         return Snapshot(
             path=self.path,
             task=str(task.get("name", "?")) if isinstance(task, dict) else names[-3],
@@ -85,14 +92,14 @@ class Follower:
             seed=_whole(self._config.get("seed")),
             state=state,
             reason=reason,
-            episodes=self._episodes,
+            episodes=_whole(last.get("episodes")) or 0 if imported else self._episodes,
             budget=self._budget(),
-            centre=_first_number(last, "eval_return", "centre_return"),
-            best=_number(last.get("max_return")),
+            centre=finite_number(last.get("centre_return")) if self._evaluated is None else self._evaluated,
+            best=finite_number(last.get("max_return")),
             score=_largest(last.get("r2_validation")),
-            ascent=_number(last.get("probability_ascent")),
+            ascent=finite_number(last.get("probability_ascent")),
             rate=self._rate(),
-            seconds=_number(last.get("seconds")) or 0.0,
+            seconds=finite_number(last.get("seconds")) or 0.0,
         )
 
     def _budget(self) -> int:
@@ -104,18 +111,18 @@ class Follower:
         if not recent:
             return None
         first = recent[0] if len(recent) > 1 else {"episodes": 0, "seconds": 0.0}
-        episodes = (_number(recent[-1].get("episodes")) or 0) - (_number(first.get("episodes")) or 0)
-        seconds = (_number(recent[-1].get("seconds")) or 0) - (_number(first.get("seconds")) or 0)
+        episodes = (finite_number(recent[-1].get("episodes")) or 0) - (finite_number(first.get("episodes")) or 0)
+        seconds = (finite_number(recent[-1].get("seconds")) or 0) - (finite_number(first.get("seconds")) or 0)
         return 60.0 * episodes / seconds if seconds > 0 and episodes > 0 else None
 
     def _read_config(self) -> None:
         try:
             changed = (self.path / "config.yaml").stat().st_mtime_ns
             if changed != self._config_time:
-                document = yaml.safe_load((self.path / "config.yaml").read_bytes())
-                self._config = document if isinstance(document, dict) else {}
                 self._config_time = changed
-        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+                document = parse_yaml(read_bounded(self.path / "config.yaml", MAX_CONFIG_BYTES))
+                self._config = document if isinstance(document, dict) else {}
+        except (OSError, AbpsError):
             pass  # Nothing there yet, or damaged: the folders' names serve.
 
     def _read_journal(self) -> None:
@@ -125,7 +132,11 @@ class Follower:
 
     def _read_metrics(self) -> None:
         rows, end, started_over = read_jsonl_from(self.path / "metrics.jsonl", self._metrics_at)
-        self._rows = rows if started_over else self._rows + rows
+        if started_over:
+            self._rows, self._evaluated = [], None
+        found = [value for row in rows if (value := finite_number(row.get("eval_return"))) is not None]
+        self._evaluated = found[-1] if found else self._evaluated
+        self._rows = [*self._rows, *rows][-RECENT - 1 :]
         self._metrics_at = end
 
 
@@ -173,19 +184,11 @@ def _state(path: Path) -> tuple[str, str]:
     return "stopped", ""
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _first_number(row: dict[str, Any], *names: str) -> float | None:
-    return next((number for name in names if (number := _number(row.get(name))) is not None), None)
-
-
 def _largest(value: Any) -> float | None:
     values = value if isinstance(value, list) else [value]
-    numbers = [number for part in values if (number := _number(part)) is not None]
+    numbers = [number for part in values if (number := finite_number(part)) is not None]
     return max(numbers, default=None)

@@ -9,7 +9,7 @@ Shapes: i outer iterations; every column is a float64 vector (i,) with NaN where
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
 
-__all__ = ["Run", "find_runs", "load_run", "load_runs", "reason_text"]
+__all__ = ["Episodes", "Run", "find_runs", "finite_number", "is_imported", "load_run", "load_runs", "reason_text"]
 
 
 MOVED_ASIDE = re.compile(r"\.old-\d+$")
@@ -37,6 +37,32 @@ MAX_MARKER_BYTES = 1024 * 1024
 
 RENAMED = {"evidence": "log_likelihood", "evidence_constant": "log_likelihood_constant"}
 """Metrics of runs of abps 0.1.0 → what they are called now."""
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """The training episodes of a run, one entry per line of its journal."""
+
+    returns: Array = field(default_factory=lambda: np.zeros(0))
+    """Undiscounted returns (n,); NaN where an episode failed."""
+    roles: tuple[str, ...] = ()
+    failures: tuple[tuple[int, str], ...] = ()
+    """Number and reason of every failed episode."""
+    steps: int = 0
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+    @staticmethod
+    def of(lines: Sequence[Mapping[str, Any]]) -> "Episodes":
+        """What journal lines say, whoever wrote them."""
+        values = [finite_number(line.get("return")) for line in lines]
+        return Episodes(
+            np.array([np.nan if value is None else value for value in values]),
+            tuple(str(line.get("role", "")) for line in lines),
+            tuple((i, str(line["failed"])[:MAX_TEXT]) for i, line in enumerate(lines) if line.get("failed")),
+            int(sum(finite_number(line.get("steps")) or 0.0 for line in lines)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,23 +84,55 @@ class Run:
     failed_episodes: int = 0
     notes: tuple[str, ...] = field(default=())
     """What was wrong with the files, in words for the reader of a report."""
+    episodes: Episodes = field(default_factory=Episodes)
+    """What the journal says of the training episodes; empty where there is no journal."""
     _columns: dict[tuple[str, ...], Array] = field(default_factory=dict, repr=False)
     """Columns already extracted: a report asks for the same one dozens of times."""
 
     @property
+    def episodes_run(self) -> int:
+        """Training episodes that ran, those of an outer iteration under way included."""
+        counted = self.column("episodes")
+        return max(len(self.episodes), int(np.nan_to_num(counted).max(initial=0.0)))
+
+    @property
+    def budget(self) -> int:
+        """Episodes that the run may use; 0: no limit of that kind."""
+        budget = self.config.get("budget")
+        episodes = budget.get("episodes") if isinstance(budget, Mapping) else None
+        return episodes if isinstance(episodes, int) and not isinstance(episodes, bool) else 0
+
+    @property
+    def evaluation_episodes(self) -> int | None:
+        """Episodes of one evaluation, if the settings say so."""
+        settings = self.config.get("run")
+        episodes = settings.get("evaluation_episodes") if isinstance(settings, Mapping) else None
+        return episodes if isinstance(episodes, int) and not isinstance(episodes, bool) else None
+
+    @property
+    def steps_run(self) -> int:
+        """Environment steps of those episodes."""
+        return max(self.episodes.steps, int(np.nan_to_num(self.column("steps")).max(initial=0.0)))
+
+    @property
     def name(self) -> str:
-        """task/search/seed-n, the way a run is spoken of."""
-        return f"{self.task}/{self.search}/seed-{self.seed}"
+        """task/search/seed-n, the way a run is spoken of; an imported one says so."""
+        return f"{self.task}/{self.search}/seed-{self.seed}{' (imported)' if self.imported else ''}"
+
+    @property
+    def imported(self) -> bool:
+        """Whether it is a curve from elsewhere (`abps import`)."""
+        return is_imported(self.config)
 
     def has(self, name: str) -> bool:
         """Whether at least one iteration has a number (or list of numbers) under `name`."""
-        return any(_number(row.get(name)) is not None or _numbers(row.get(name)) for row in self.metrics)
+        return any(finite_number(row.get(name)) is not None or _numbers(row.get(name)) for row in self.metrics)
 
     def column(self, *names: str) -> Array:
         """The values under the first of `names` that an iteration has; (i,), NaN where there is none."""
         if names not in self._columns:
             values = [
-                next((v for n in names if (v := _number(row.get(n))) is not None), np.nan) for row in self.metrics
+                next((v for n in names if (v := finite_number(row.get(n))) is not None), np.nan) for row in self.metrics
             ]
             column = np.array(values, dtype=np.float64)
             column.flags.writeable = False
@@ -125,17 +183,27 @@ def load_runs(paths: Iterable[Path]) -> list[Run]:
     return [load_run(path) for path in find_runs(paths)]
 
 
-def load_run(path: Path) -> Run:
-    """Read one run directory; whatever is damaged is left out and noted."""
+def load_run(path: Path, config: Mapping[str, Any] | None = None) -> Run:
+    """Read one run directory; whatever is damaged is left out and noted.
+
+    Args:
+        path: the directory.
+        config: what its `config.yaml` says, if that was read already.
+    """
     path, notes = Path(path), []
-    config = _mapping(path / "config.yaml", parse_yaml, notes)
+    config = config or _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
     metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes))
-    journal = _lines(path / "journal.jsonl", notes, required=False)
-    failed_episodes = sum(1 for line in journal if line.get("failed"))
+    episodes = Episodes.of(_lines(path / "journal.jsonl", notes, required=False))
+    failed = len(episodes.failures)
     status, reason = _status(path)
     task, search, seed = _identity(path, config, notes)
-    return Run(path, task, search, seed, status, reason, config, versions, metrics, failed_episodes, tuple(notes))
+    return Run(path, task, search, seed, status, reason, config, versions, metrics, failed, tuple(notes), episodes)
+
+
+def is_imported(config: Mapping[str, Any]) -> bool:
+    """Whether a run's settings say that it came from a file of curves."""
+    return bool(config.get("imported"))
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -159,7 +227,11 @@ def _walk(path: Path) -> Iterator[Path]:
         yield path
         return
     if path.is_dir() and not path.is_symlink():
-        for child in sorted(path.iterdir()):
+        try:
+            children = sorted(path.iterdir())
+        except OSError:
+            return  # Deleted since, or somebody else's: what can be read is shown.
+        for child in children:
             if child.is_dir() and not child.name.startswith(".") and not MOVED_ASIDE.search(child.name):
                 yield from _walk(child)
 
@@ -257,7 +329,7 @@ def _identity(path: Path, config: Mapping[str, Any], notes: list[str]) -> tuple[
     return task, search, seed
 
 
-def _number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number or None; booleans, texts and lists are no numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -271,7 +343,7 @@ def _number(value: Any) -> float | None:
 def _numbers(value: Any) -> list[float]:
     if not isinstance(value, list):
         return []
-    return [number if (number := _number(part)) is not None else np.nan for part in value]
+    return [number if (number := finite_number(part)) is not None else np.nan for part in value]
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,18 +15,23 @@ COLUMNS = (
     ("search", "left"),
     ("seeds", "right"),
     ("episodes", "right"),
+    ("steps", "right"),
     ("current centre: mean [95 %]", "right"),
     ("maximum so far: mean [95 %]", "right"),
     ("IQM [95 %]", "right"),
     ("minutes", "right"),
 )
 
+LABEL_WIDTH = 20
+"""Characters that a label has at least in a narrow terminal; the rest goes into further lines, and nothing is cut."""
+
 
 def summary_table(rows: Sequence[Row]) -> Table:
     """The rows as a table for the terminal."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name, justify in COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=name not in ("search",))  # type: ignore[arg-type]
+        least = min(LABEL_WIDTH, max((len(row.label) for row in rows), default=0)) if name == "search" else None
+        table.add_column(name, justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*_texts(row))
     return table
@@ -46,6 +51,7 @@ def _texts(row: Row) -> list[str]:
         row.label,
         f"{row.runs}" + (f" (+{row.left_out} left out)" if row.left_out else ""),
         _number(row.episodes),
+        _number(row.steps),
         _estimate(mean.get("centre_return"), row.runs),
         _estimate(mean.get("max_return"), row.runs),
         _estimate(middle.get("max_return"), row.runs),

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from abps.study.progress import Snapshot
+from abps.words import duration
 
-__all__ = ["duration", "overview", "runs_table", "study_time_left"]
+__all__ = ["failures", "overview", "runs_table", "study_time_left"]
 
 STYLES = {
     "running": "cyan",
@@ -22,47 +23,64 @@ STYLES = {
     "stopped": "yellow",
     "waiting": "dim",
 }
+COLUMNS = {
+    "task": 0,
+    "search": 0,
+    "seed": 0,
+    "state": 0,
+    "episodes": 0,
+    "current": 0,
+    "best": 80,
+    "R̃²": 120,
+    "P(ascent)": 110,
+    "ep/min": 100,
+    "time": 95,
+    "left": 70,
+}
+"""Columns of the table → the width of a screen from which on they are shown."""
+
+MOST_FAILURES = 4
+"""Failed runs whose reason is told on a screen of limited height."""
+
 URGENCY = ("failed", "running", "elsewhere", "stopped", "waiting", "done")
 BAR = 10
 
 
-def overview(snapshots: Sequence[Snapshot], height: int | None = None, note: str = "") -> RenderableType:
-    """The table and a line that counts; when the screen is too low, what is finished is left out first.
+def overview(
+    snapshots: Sequence[Snapshot], height: int | None = None, note: str = "", width: int | None = None
+) -> RenderableType:
+    """The table, why runs failed, and a line that counts; on a low screen what is finished is left out first.
 
     Args:
         snapshots: the runs.
         height: lines of the screen; None: no limit.
         note: a phrase for the counting line.
+        width: columns of the screen; None: no limit.
     """
     counts = Counter(item.state for item in snapshots)
-    line = Text()
+    line = Text(" ")
     for state in (state for state in URGENCY[::-1] if counts.get(state)):
         line.append(f"{counts[state]} {state}  ", style=STYLES[state])
     left = study_time_left(snapshots)
     if left is not None:
         line.append(f"about {duration(left)} left  ")
     line.append(note, style="dim")
-    return Group(runs_table(snapshots, None if height is None else max(3, height - 7)), line)
+    reasons = failures(snapshots, None if height is None else MOST_FAILURES)
+    table = runs_table(snapshots, None if height is None else max(3, height - 7 - len(reasons)), width)
+    return Group(table, *reasons, line)
 
 
-def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None) -> Table:
-    """One line per run."""
+def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None, width: int | None = None) -> Table:
+    """One line per run.
+
+    Args:
+        snapshots: the runs.
+        rows: lines at most; what is finished is left out first.
+        width: columns of the screen; on a narrow one the columns that matter least are left out.
+    """
+    titles = _titles(width)
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    names = (
-        "task",
-        "search",
-        "seed",
-        "state",
-        "episodes",
-        "centre",
-        "best",
-        "R̃²",
-        "P(ascent)",
-        "ep/min",
-        "time",
-        "left",
-    )
-    for name in names:
+    for name in titles:
         justify = "left" if name in ("task", "search", "state", "episodes") else "right"
         table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
     shown = list(snapshots)
@@ -70,12 +88,30 @@ def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None) -> Table:
         kept = sorted(range(len(shown)), key=lambda index: (URGENCY.index(shown[index].state), index))[: rows - 1]
         shown = [shown[index] for index in sorted(kept)]
     for item in shown:
-        table.add_row(*_cells(item))
-        if item.state == "failed" and item.reason:
-            table.add_row("", Text(item.reason, style="red", overflow="ellipsis"))
+        cells = _cells(item)
+        table.add_row(*(cells[name] for name in titles))
     if len(shown) < len(snapshots):
-        table.add_row(Text(f"… and {len(snapshots) - len(shown)} more", style="dim"))
+        table.add_row(Text(f"… {len(snapshots) - len(shown)} more", style="dim"))
     return table
+
+
+def failures(snapshots: Sequence[Snapshot], most: int | None = None) -> list[Text]:
+    """Why runs failed, one line each, over the whole width: a long reason must not squeeze the table."""
+    failed = [item for item in snapshots if item.state == "failed" and item.reason]
+    shown = failed if most is None or len(failed) <= most else failed[: max(0, most - 1)]
+    lines = []
+    for item in shown:
+        name = f"{item.task}/{item.search}/seed-{'?' if item.seed is None else item.seed}"
+        text = Text(no_wrap=most is not None, overflow="ellipsis" if most is not None else "fold")
+        lines.append(text.append(f" {name} failed: ", style="bold red").append(item.reason, style="red"))
+    if len(shown) < len(failed):
+        lines.append(Text(f" … and {len(failed) - len(shown)} more failed", style="red"))
+    return lines
+
+
+def _titles(width: int | None) -> list[str]:
+    """Columns that fit: all on a wide screen, fewer on a narrow one."""
+    return [name for name, least in COLUMNS.items() if width is None or width >= least]
 
 
 def study_time_left(snapshots: Sequence[Snapshot]) -> float | None:
@@ -107,33 +143,23 @@ def _likely_rate(item: Snapshot, snapshots: Sequence[Snapshot]) -> float | None:
     return None
 
 
-def duration(seconds: float) -> str:
-    """`42 s`, `7 min`, `3 h 20 min`, `2 d 4 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def _cells(item: Snapshot) -> list[RenderableType]:
+def _cells(item: Snapshot) -> dict[str, RenderableType]:
     done = f"{item.episodes}/{item.budget}" if item.budget else str(item.episodes)
-    return [
-        item.task,
-        item.search,
-        "–" if item.seed is None else str(item.seed),
-        Text(item.state, style=STYLES[item.state]),
-        Text.assemble((_bar(item), STYLES[item.state]), f" {done}"),
-        _shown(item.centre, ".4g"),
-        _shown(item.best, ".4g"),
-        _shown(item.score, ".2f"),
-        _shown(item.ascent, ".2f"),
-        _shown(item.rate, ".3g") if item.state in ("running", "elsewhere") else "–",
-        duration(item.seconds) if item.seconds else "–",
-        "–" if item.left is None else duration(item.left),
-    ]
+    active = item.state in ("running", "elsewhere")
+    return {
+        "task": item.task,
+        "search": item.search,
+        "seed": "–" if item.seed is None else str(item.seed),
+        "state": Text(item.state, style=STYLES[item.state]),
+        "episodes": Text.assemble((_bar(item), STYLES[item.state]), f" {done}"),
+        "current": _shown(item.centre, ".4g"),
+        "best": _shown(item.best, ".4g"),
+        "R̃²": _shown(item.score, ".2f"),
+        "P(ascent)": _shown(item.ascent, ".2f"),
+        "ep/min": _shown(item.rate, ".3g") if active else "–",
+        "time": duration(item.seconds) if item.seconds else "–",
+        "left": "–" if item.left is None else duration(item.left),
+    }
 
 
 def _bar(item: Snapshot) -> str:

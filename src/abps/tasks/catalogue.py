@@ -50,7 +50,7 @@ def task_config(name: str) -> TaskConfig:
         >>> abps.task_config("hopper").id, abps.task_config("hopper-v5").id, abps.task_config("Pendulum-v1").id
         ('Hopper-v4', 'Hopper-v5', 'Pendulum-v1')
     """
-    if not name:
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError("a task needs a name: one of `abps tasks`, a Gymnasium id, or module:factory")
     short = paper_task(name)
     if not short:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from abps.settings import require, setting
+from abps.keywords import read_keywords
+from abps.settings import check_types, require, setting
 from abps.tasks.limits import Limits
 
 __all__ = ["HardwareConfig", "TaskConfig"]
@@ -20,14 +21,22 @@ class TaskConfig:
 
     id: str = setting("", "Gymnasium id or module:factory that makes the environment")
     name: str = setting("", "short name used in paths and reports")
-    gamma: float = setting(
-        0.99, "γ: discount factor of the return the search maximises; 1 for undiscounted", common=True
-    )
+    gamma: float = setting(0.99, "γ: discount of the return that is maximised; 1: none", common=True)
     horizon: int = setting(0, "longest episode in steps; 0: the environment's own limit, or 1000", common=True)
     reward_scale: float | None = setting(
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
     )
     limits: Limits = setting(Limits(), "limits that every search keeps")
+    env_kwargs: tuple[str, ...] = setting(
+        (), "keyword arguments that the environment is made with: key=value, or a JSON object; may be repeated"
+    )
+    wrapper: tuple[str, ...] = setting(
+        (), "wrappers around it, the innermost first: Name of gymnasium.wrappers, module:Name, module:Name(key=value)"
+    )
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        read_keywords(self.env_kwargs, "env_kwargs")
 
 
 @dataclass(frozen=True)

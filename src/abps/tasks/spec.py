@@ -7,6 +7,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.errors import ConfigError
+from abps.settings import check_types
 from abps.tasks.limits import Limits
 
 __all__ = ["TaskSpec"]
@@ -56,6 +57,7 @@ class TaskSpec:
         return self.limits.start(np.array(self.action_low), np.array(self.action_high))
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.observation_dim < 1 or self.action_dim < 1:
             raise ConfigError(
                 f"a task needs at least one observation and one action, got {self.observation_dim} and "

@@ -26,11 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
-from scipy.stats import qmc
 
 from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
-from abps.seeding import generator
+from abps.seeding import generator, sobol
 from abps.tasks.config import TaskConfig
 
 __all__ = ["SyntheticEnv", "SyntheticFunction", "mean_distance", "synthetic_task"]
@@ -71,7 +70,7 @@ class SyntheticFunction:
             )
         rng = generator(self.seed, "synthetic", self.dimension)
         lengthscales = self.smoothness * mean_distance(self.dimension) * rng.uniform(*SPREAD, self.dimension)
-        points = _sobol(rng, self.dimension, self.support)
+        points = sobol(rng, self.dimension, self.support)
         gram = _kernel(points / lengthscales, points / lengthscales) + self.noise_variance * np.eye(self.support)
         # The noisy draw is y = L z, so the posterior mean's weights K⁻¹y are L⁻ᵀ z: one triangular solve, no inverse.
         root = cholesky(gram, lower=True)
@@ -99,7 +98,7 @@ class SyntheticFunction:
         It is an estimate from below. For the default smoothness (d = 4, 12, 24, 36, three seeds each) none of 100
         further random starts found more, and 8 to 100 of them ended within 1e-3 of it.
         """
-        pool = np.vstack([self._points, _sobol(generator(self.seed, "synthetic-optimum"), self.dimension, 512)])
+        pool = np.vstack([self._points, sobol(generator(self.seed, "synthetic-optimum"), self.dimension, 512)])
         order = np.argsort(self.value(pool))[::-1]
         starts = np.vstack([np.full((1, self.dimension), 0.5), pool[order[:31]], pool[-16:]])
         points = [self._climb(start) for start in starts]
@@ -172,9 +171,3 @@ def _kernel(first: Array, second: Array) -> Array:
     """exp(−½‖x − x'‖²) of points already divided by their lengthscales: (m, d), (n, d) → (m, n)."""
     squares = np.sum(first**2, axis=1)[:, None] + np.sum(second**2, axis=1) - 2.0 * first @ second.T
     return np.exp(-0.5 * np.maximum(squares, 0.0))
-
-
-def _sobol(rng: np.random.Generator, dimension: int, count: int) -> Array:
-    """Scrambled Sobol points; drawn up to the next power of two, as the sequence wants, and cut."""
-    power = int(np.ceil(np.log2(max(count, 2))))
-    return qmc.Sobol(dimension, scramble=True, rng=rng).random_base2(power)[:count]

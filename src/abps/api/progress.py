@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from abps.run.run import Run
 from abps.search.base import Metrics
 from abps.trajectory import Failed, Outcome
+from abps.words import count
 
 __all__ = ["ProgressBar"]
 
@@ -38,7 +39,7 @@ class ProgressBar:
         for warning in run.warnings:
             self._progress.console.print(warning, style="yellow", markup=False)
         if run.search.episodes:
-            self._progress.console.print(f"going on after {run.search.episodes} episodes")
+            self._progress.console.print(f"going on after {count(run.search.episodes, 'episode')}")
         self._progress.start()
 
     def episode(self, run: Run, outcome: Outcome) -> None:
