@@ -32,7 +32,7 @@ robot.yaml describes the system:  observations: 4
 
 USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 
-FOOTER = "`abps ask --help-all` lists every setting. docs/hardware.md is the guide; the robot needs numpy only."
+FOOTER = "`abps ask --help-all` lists every setting. docs/hardware.md is the guide."
 
 ONLY_NEW = "; settings are chosen when a run is made, with --new"
 
