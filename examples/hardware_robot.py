@@ -38,7 +38,7 @@ def start(policy):
     clipped = str(policy.get("layer_squash", policy["kind"])) in ("clip", "clipped-linear")
     functions = {"identity": np.array, "tanh": np.tanh, "sin": np.sin, "exp": np.exp, "square": np.square}
     layers, interval, step = layers_of(policy), int(policy.get("path_interval", 1)), 0
-    action, rate = policy.get("action_start"), policy.get("action_rate")  # a limit of how fast actions may change
+    action, rate = policy.get("action_start"), policy.get("action_rate")
 
     def now(array, rank):
         """An array between two knots, and at rest at the last; one that does not move has no axis of knots."""
@@ -57,6 +57,7 @@ def start(policy):
             values[:active] = functions[str(function)](values[:active])
         step += 1
         wanted = np.clip(middle + values, low, high) if clipped else middle + half * np.tanh(values)
+        # A limit of how fast actions may change: none is farther from the last one than the rate.
         action = wanted if rate is None else np.clip(wanted, action - rate, action + rate)
         return action
 

@@ -32,10 +32,7 @@ robot.yaml describes the system:  observations: 4
 
 USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 
-FOOTER = (
-    "`abps ask RUN --new ROBOT.yaml --search NAME --help-all` lists every setting of a search. docs/hardware.md is the "
-    "guide; the robot's computer needs numpy only."
-)
+FOOTER = "`abps ask --help-all` lists every setting. docs/hardware.md is the guide."
 
 ONLY_NEW = "; settings are chosen when a run is made, with --new"
 

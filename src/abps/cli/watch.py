@@ -13,8 +13,8 @@ __all__ = ["HELP", "configure", "execute"]
 
 HELP = """Look at runs while they are trained: how far each is, how well it does, and how long it will take.
 
-Give run directories, or folders with runs in them; new runs in a folder appear by themselves. The run of a robot,
-given alone, is shown to its operator: returns, failures, the next episode, what to do. Nothing in them is changed.
+Give run directories, or folders with runs in them; new runs in a folder appear by themselves. A robot's run, given
+alone, is shown to its operator: returns, failures, the next episode, what to do. Nothing in the runs is changed.
 
   abps watch runs                  a table in the terminal
   abps watch runs --web            live curves in a browser, for this computer only"""

@@ -1,6 +1,7 @@
 """A policy as C99: one header, one source file, doubles, no memory allocated, nothing but <math.h> needed.
 
-A policy at rest is one function; one that moves along a path has a small state, started anew for every episode.
+A policy at rest is one function; one that moves along a path, or whose rate of the actions is limited, has a small
+state, started anew for every episode.
 """
 
 import shutil
@@ -41,7 +42,7 @@ ACT_HEADER = """/* Write the action for one raw observation (it is normalised he
    `action` stays inside the action bounds for every finite observation. */
 void abps_policy_act(const double observation[ABPS_OBSERVATION_SIZE], double action[ABPS_ACTION_SIZE]);"""
 
-STEP_HEADER = """/* Where an episode stands: {why}. */
+STEP_HEADER = """/* Where an episode stands: during an episode {why}. */
 typedef struct {{
     long knot; /* the last knot that was passed */
     long step; /* steps since then */{member}
@@ -109,7 +110,7 @@ void abps_policy_step(abps_policy_state *state, const double observation[ABPS_OB
                       double action[ABPS_ACTION_SIZE]) {{
     const long before = state->knot, after = before + 1 < KNOTS ? before + 1 : before;
     const double share = (double)state->step / KNOT_INTERVAL;
-{layers}
+{layers}{limit}
     if (after > before && ++state->step == KNOT_INTERVAL) {{ /* After the last knot nothing moves. */
         state->knot = after;
         state->step = 0;
@@ -122,9 +123,11 @@ BEGIN = """
     }"""
 
 LIMIT = """
+    for (int i = 0; i < ABPS_ACTION_SIZE; i++) {
         const double least = state->action[i] - action_rate[i], most = state->action[i] + action_rate[i];
         action[i] = action[i] < least ? least : (action[i] > most ? most : action[i]);
-        state->action[i] = action[i];"""
+        state->action[i] = action[i];
+    }"""
 
 NORMALISE = """    double values_0[ABPS_OBSERVATION_SIZE];
     for (int j = 0; j < ABPS_OBSERVATION_SIZE; j++) {
@@ -170,16 +173,14 @@ def write_c(form: PolicyArrays, directory: Path) -> list[Path]:
 def _declarations(form: PolicyArrays) -> str:
     if not form.knots:
         return ACT_HEADER
-    path = "the weights of this policy move along a path while the episode runs"
-    why = path if form.knots > 1 else "the rate of its actions is limited"
-    return STEP_HEADER.format(why=why, member=MEMBER if form.rate is not None else "")
+    return STEP_HEADER.format(why=form.why_state, member=MEMBER if form.rate is not None else "")
 
 
 def _functions(form: PolicyArrays) -> str:
-    layers = _layers(form)
     if not form.knots:
-        return ACT.format(layers=layers)
-    return STEP.format(layers=layers, begin=BEGIN if form.rate is not None else "")
+        return ACT.format(layers=_layers(form))
+    limited = form.rate is not None
+    return STEP.format(layers=_layers(form), begin=BEGIN if limited else "", limit=LIMIT if limited else "")
 
 
 def _layers(form: PolicyArrays) -> str:
@@ -187,7 +188,7 @@ def _layers(form: PolicyArrays) -> str:
     blocks, last = [NORMALISE], len(form.layers)
     for number, layer in enumerate(form.layers, 1):
         rows, columns = layer.weights.shape[-2:]
-        output = SQUASH[form.squash] + (LIMIT if form.rate is not None else "")
+        output = SQUASH[form.squash]
         if number < last:
             value = FUNCTION[layer.function]
             if layer.plain and layer.function != "identity":

@@ -4,8 +4,8 @@ Shapes: s observation size, a action size, m test observations, k knots, o outpu
 that of `policies.layers`: (observation − mean) / std, affine maps with a function after each, then `tanh` squashing
 (low + (high − low) · (1 + tanh z) / 2, written centre + half · tanh z) or clipping (centre + z cut off at the bounds).
 Along a path, weights and biases are interpolated linearly between knots. Where the rate of the actions is limited, each
-is brought within reach of the one before. The normaliser is kept apart from the weights: folding 1/std into them is the
-same in exact arithmetic, but loses digits for a sensor that hardly moves.
+is brought within reach of the one before. The normaliser is kept apart from the weights:
+folding 1/std into them is the same in exact arithmetic, but loses digits for a sensor that hardly moves.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class PolicyArrays:
     high: Array
     """(a,)"""
     knots: int = 0
-    """k; 0: an action depends on the observation alone. A policy at rest whose rate is limited has one knot."""
+    """k; 0: the policy is at rest, and its actions depend on the observation alone."""
     interval: int = 1
     """Steps between two knots."""
     rate: Array | None = None
@@ -67,20 +67,30 @@ class PolicyArrays:
             kind = kind_of(type(policy_class))
             raise ConfigError(f"policies of kind {kind!r} cannot be exported: their class has no method `layers`")
         knots = [policy_class.layers(spec, knot) for knot in ([policy.parameters] if path is None else path.knots)]
-        has_state = path is not None or spec.action_rates is not None
+        stateful = (
+            path is not None or spec.action_rates is not None
+        )  # A limited rate is a path of one knot with memory.
         return cls(
             task=spec.name,
             squash=knots[0].squash,
-            layers=_along(knots) if has_state else knots[0].layers,
+            layers=_along(knots) if stateful else knots[0].layers,
             mean=policy.normaliser.mean,
             std=policy.normaliser.std,
             low=np.array(spec.action_low),
             high=np.array(spec.action_high),
-            knots=len(knots) if has_state else 0,
+            knots=len(knots) if stateful else 0,
             interval=1 if path is None else path.interval,
             rate=spec.action_rates,
             start=None if spec.action_rates is None else spec.action_start,
         )
+
+    @property
+    def why_state(self) -> str:
+        """Why an action depends on more than the observation; "": it does not."""
+        if not self.knots:
+            return ""
+        moving = self.knots > 1 or self.rate is None
+        return "its weights move along a path" if moving else "the rate of its actions is limited"
 
     @property
     def centre(self) -> Array:

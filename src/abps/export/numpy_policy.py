@@ -1,4 +1,7 @@
-"""A policy as one Python file that needs numpy and nothing else; along a path, every episode has its own controller."""
+"""A policy as one Python file that needs numpy and nothing else.
+
+Along a path, or with a limited rate of the actions, every episode has its own controller.
+"""
 
 import subprocess
 import sys
@@ -35,7 +38,7 @@ AT_REST = """    from policy import act
 
 As a program it reads one observation per line (numbers separated by spaces) and prints one action per line."""
 
-WITH_STATE = """{why}, so that every episode needs a controller of its own:
+WITH_STATE = """During an episode {why}, so that every episode needs a controller of its own:
 
     from policy import start
     act = start()                    # at the beginning of an episode
@@ -43,11 +46,6 @@ WITH_STATE = """{why}, so that every episode needs a controller of its own:
 
 As a program it reads the observations of one episode, one per line (numbers separated by spaces), and prints one action
 per line."""
-
-MOVES, LIMITED = (
-    "The weights move along a path during the episode",
-    "The actions change by at most ACTION_RATE per step",
-)
 
 ACT = '''
 
@@ -111,26 +109,27 @@ SQUASH = {
 
 def write_numpy(form: PolicyArrays, directory: Path) -> list[Path]:
     """Write `policy.py`; return the files."""
-    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size, "knots": form.knots}
-    usage = (WITH_STATE if form.knots else AT_REST).format(**sizes, why=MOVES if form.knots > 1 else LIMITED)
+    path, sizes = Path(directory) / FILE, {"a": form.low.size, "s": form.mean.size, "why": form.why_state}
+    usage = WITH_STATE if form.knots else AT_REST
     text = HEAD.format(
-        **sizes, task=safe_text(form.task), usage=usage, numbers=_parameters(form),
+        **sizes, task=safe_text(form.task), usage=usage.format(**sizes), numbers=_parameters(form),
         mean=_numbers(form.mean), std=_numbers(form.std), low=_numbers(form.low), high=_numbers(form.high),
     )  # fmt: skip
-    path.write_text(text + _body(form, sizes) + MAIN, encoding="utf-8")
+    path.write_text(text + _body(form) + MAIN, encoding="utf-8")
     return [path]
 
 
-def _body(form: PolicyArrays, sizes: dict[str, int]) -> str:
+def _body(form: PolicyArrays) -> str:
     """The functions of the file."""
-    indent, squash = " " * (8 if form.knots else 4), SQUASH[form.squash]
-    lines = [indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
+    squash, indent = SQUASH[form.squash], 8 if form.knots else 4
+    lines = [" " * indent + line for number, layer in enumerate(form.layers, 1) for line in _layer(number, layer)]
+    inner = {"s": form.mean.size, "layers": "\n".join(lines)}
     if not form.knots:
-        return ACT.format(**sizes, layers="\n".join(lines), squash=squash)
+        return ACT.format(**inner, squash=squash)
     limited = form.rate is not None
     return START.format(
-        **sizes,
-        layers="\n".join(lines),
+        **inner,
+        knots=form.knots,
         more_names=", action" if limited else "",
         more_values=", ACTION_START" if limited else "",
         finish=(FINISH_LIMITED if limited else FINISH).format(squash=squash),

@@ -31,7 +31,7 @@ def write_onnx(form: PolicyArrays, directory: Path) -> list[Path]:
         ConfigError: the policy moves along a path or limits its rate, or the package onnx is not installed.
     """
     if form.knots:
-        what = "moves along a path" if form.knots > 1 else "limits the rate of its actions"
+        what = "moves along a path" if form.knots > 1 or form.rate is None else "limits the rate of its actions"
         raise ConfigError(f"a policy that {what} cannot be exported as ONNX, whose graphs know no time; use numpy or c")
     onnx = _package("onnx")
     path = Path(directory) / FILE

@@ -112,8 +112,8 @@ def from_gains(
     normaliser = normaliser or Normaliser.empty(spec.observation_dim)
     grid = _grid(spec, gains)
     wanted = np.clip(grid @ gains.T + constant, spec.action_low, spec.action_high)
-    squash = _linear_squash(space)
-    if squash is None:
+    squash = _squash(space)
+    if not squash:
         return imitate(space, grid, wanted, normaliser=normaliser)
     level = _latent(spec, squash, constant[None])[0]
     slopes = {"clip": np.ones(spec.action_dim), "tanh": spec.action_half * (1.0 - np.square(np.tanh(level)))}
@@ -128,12 +128,16 @@ def from_gains(
     return _judged(space, parameters, normaliser.apply(grid), wanted)
 
 
-def _linear_squash(space: PolicySpace) -> str | None:
-    """The squashing function of policies that are linear before it; None: they are not."""
-    if not isinstance(space.policy_class, Layered):
-        return None
-    form = space.policy_class.layers(space.spec, space.initial())
-    return form.squash if len(form.layers) == 1 else None
+def _squash(space: PolicySpace) -> str:
+    """The squashing function of policies that are linear before it, with `weights` and perhaps a `bias`; "": others."""
+    spec, policy_class = space.spec, space.policy_class
+    if not isinstance(policy_class, Layered) or not set(policy_class.to_arrays(spec, space.initial())) <= {
+        "weights",
+        "bias",
+    }:
+        return ""
+    layers = policy_class.layers(spec, space.initial())
+    return layers.squash if len(layers.layers) == 1 else ""
 
 
 def _checked(values: ArrayLike, columns: int, rows: int | None = None) -> Array:
@@ -158,8 +162,9 @@ def _latent(spec: TaskSpec, squash: str, actions: Array) -> Array:
 
 def _solved(space: PolicySpace, inputs: Array, actions: Array, ridge: float) -> Array:
     """Where the polishing starts: ridge regression of the latent variable, or the class's own start."""
-    spec, policy_class, squash = space.spec, space.policy_class, _linear_squash(space)
-    if squash is None:
+    spec, policy_class = space.spec, space.policy_class
+    squash = _squash(space)
+    if not squash:
         return space.initial()
     bias = "bias" in policy_class.to_arrays(spec, space.initial())
     latent = _latent(spec, squash, actions)
@@ -207,7 +212,7 @@ def _scale(inputs: Array) -> Array:
 def _sizes(space: PolicySpace, inputs: Array) -> Array:
     """How large a parameter's input is (d,): that of its column for weights, zero for a bias, one for anything else."""
     spec, policy_class = space.spec, space.policy_class
-    if _linear_squash(space) is None:
+    if not _squash(space):
         return np.ones(space.size)
     arrays = policy_class.to_arrays(spec, space.initial())
     sizes = {name: np.zeros_like(part) for name, part in arrays.items()}

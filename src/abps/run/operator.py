@@ -22,6 +22,8 @@ RECENT = 10
 MANY_FAILURES = 3
 """Failures in a row, or among the last ten, that are worth a sentence."""
 MORE = 20
+MOVING = ("path", "scout")
+"""Roles of episodes along a path, whose return is of no single policy."""
 
 
 class EpisodeFacts(TypedDict):
@@ -117,7 +119,7 @@ def robot_facts(path: Path) -> RobotFacts:
         "episodes": episodes,
         "failures": [item for item in episodes if item["failed"] is not None],
         "discarded": _discarded(path),
-        "best": max((e for e in worked if e["role"] != "path"), key=lambda e: e["value"] or 0.0, default=None),
+        "best": max((e for e in worked if e["role"] not in MOVING), key=lambda e: e["value"] or 0.0, default=None),
         "recent": sum(values[-RECENT:]) / len(values[-RECENT:]) if values else None,
         "iterations": max((item["iteration"] for item in episodes), default=0),
         "next": following,

@@ -305,8 +305,9 @@ class Search(ABC, Generic[ConfigT]):
             return None
         stage = [self._answers[item.id] for item in self._open]
         if self.limits is not None:
-            for item in stage:
-                self.limits.saw(item.trajectories, around_centre=item.query.role != "probe")
+            roles = {item.query.role for item in stage}
+            for item in stage:  # Probes beside no centre are those of a search that never runs its centre.
+                self.limits.saw(item.trajectories, around_centre=roles == {"probe"} or item.query.role != "probe")
         metrics = None if self._looking else self._learn(stage)
         self._standardise(stage)
         self._open, self._answers, self._looking = [], {}, False

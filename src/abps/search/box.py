@@ -124,6 +124,8 @@ class BoxSearch(Search[BoxSearchConfig]):
     def _learn(self, stage: list[Answer]) -> Metrics | None:
         memory, batch = self.memory, self._batch()
         self.cache.batch = None
+        if self.limits is not None:  # What was run, not what was wanted.
+            batch = batch._replace(points=np.array([self._point(answer.query.parameters) for answer in stage]))
         values = np.array([self._value(answer) for answer in stage])
         memory.stage, memory.episodes = memory.stage + 1, memory.episodes + len(stage)
         empty = Normaliser.empty(self.spec.observation_dim)
@@ -158,6 +160,10 @@ class BoxSearch(Search[BoxSearchConfig]):
     def _parameters(self, point: Array) -> Array:
         """A point of the cube as parameters (d,)."""
         return self.memory.origin + self.config.box * (2.0 * point - 1.0)
+
+    def _point(self, parameters: Array) -> Array:
+        """The inverse of `_parameters`."""
+        return ((parameters - self.memory.origin) / self.config.box + 1.0) / 2.0
 
     def _value(self, answer: Answer) -> float:
         """The return of a query; NaN for a failed episode."""

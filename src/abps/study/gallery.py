@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "Options", "draw", "save"]
 
 
-PHASES = ("rollout", "critics", "mean", "fit", "acquisition", "step", "diagnostics", "evaluation")
+PHASES = ("rollout", "critics", "mean", "fit", "acquisition", "strategy", "step", "diagnostics", "evaluation")
 """The order in which phases are drawn, the same for every search; unknown ones follow."""
 
 MENTIONED = 3

@@ -26,13 +26,13 @@ class TaskConfig:
     reward_scale: float | None = setting(
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
     )
+    limits: Limits = setting(Limits(), "limits that every search keeps")
     env_kwargs: tuple[str, ...] = setting(
         (), "keyword arguments that the environment is made with: key=value, or a JSON object; may be repeated"
     )
     wrapper: tuple[str, ...] = setting(
         (), "wrappers around it, the innermost first: Name of gymnasium.wrappers, module:Name, module:Name(key=value)"
     )
-    limits: Limits = setting(Limits(), "limits that every search keeps")
 
     def __post_init__(self) -> None:
         check_types(self)
