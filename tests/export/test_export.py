@@ -35,8 +35,8 @@ def make_policy(kind: str = "linear-tanh", *, name: str = "hopper", observations
         name,
         observations,
         actions,
-        tuple(-1.0 - np.arange(actions)),
-        tuple(np.linspace(0.5, 3.0, actions)),
+        tuple((-1.0 - np.arange(actions)).tolist()),
+        tuple(np.linspace(0.5, 3.0, actions).tolist()),
     )
     space = PolicySpace(find("policy", kind)(), spec)
     parameters = space.initial() + rng.normal(scale=0.5, size=space.size)

@@ -257,7 +257,7 @@ def test_a_robot_that_knows_numpy_only_trains_with_abs(tmp_path: Path) -> None:
                 break
             query = run.write_policy(request)
             with np.load(query, allow_pickle=False) as arrays:
-                assert ("path_knots" in arrays) == (request.role == "path")
+                assert ("path_knots" in arrays) == (request.policy.path is not None)
             told = tmp_path / "episode.npz"
             arguments, sys.argv = sys.argv, ["robot", str(query), str(told)]
             try:
@@ -266,7 +266,7 @@ def test_a_robot_that_knows_numpy_only_trains_with_abs(tmp_path: Path) -> None:
                 sys.argv = arguments
             recorded = run.tell_file(told)
             assert recorded.warnings == []
-            roles.append(request.role)
+            roles.append("path" if request.policy.path is not None else request.role)
             iterations.add(request.iteration)
     assert len(roles) == 14
     assert roles.count("path") >= 4
@@ -298,5 +298,5 @@ def test_an_episode_that_ignores_the_path_is_remarked_on(tmp_path: Path) -> None
             told = run.tell(
                 Trajectory.build(observations, actions, rng.normal(size=30), terminated=False, truncated=True)
             )
-            assert bool(told.warnings) == (request.role == "path")
+            assert bool(told.warnings) == (request.policy.path is not None)
             request = run.ask()
