@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,12 @@ HYPERS = [
 ]
 
 
+@dataclass(frozen=True, eq=False)
 class FromTheList(Probing):
     """Probes where the library's criterion is largest among the places that the twin chooses from."""
 
-    def __init__(self) -> None:
-        self.values: list[np.ndarray] = []
-        self.asked: list[np.ndarray] = []
+    values: list[np.ndarray] = field(default_factory=list, init=False)
+    asked: list[np.ndarray] = field(default_factory=list, init=False)
 
     def choose(self, posterior, avoid, rng):
         places = posterior.theta + OFFSETS[len(self.asked)]

@@ -20,6 +20,7 @@ from abps.search.local import LocalSearchConfig
 from abps.search.plan import CentreThenProbes
 from abps.search.population import PopulationConfig
 from abps.search.registry import PRESETS, SEARCHES, search_config
+from abps.settings import replace
 from abps.steps.direction import ScaledDirection
 from abps.steps.gradient import MeanGradient, NormalisedGradient
 from abps.steps.walk import Walk
