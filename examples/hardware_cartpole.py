@@ -85,7 +85,7 @@ def create(run, episodes, seed, start_from):
     abps("ask", run, "--new", run / "robot.yaml", *words)
 
 
-def main(run="runs/cartpole", episodes=3, seed=0, start_from=""):
+def main(run="runs/cartpole", episodes: int | str = 3, seed: int | str = 0, start_from=""):
     """The operator's side."""
     run = Path(run)
     if not (run / "config.yaml").exists():

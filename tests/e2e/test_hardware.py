@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import fuzzing
 import killing
@@ -321,7 +322,7 @@ def test_policies_are_there_as_soon_as_something_was_told(run):
 
 def limited_run(path, **options):
     task = replace(TASK, limits=Limits(action_change=(0.2,), action_rate=(0.4,), weights=2.0))
-    config = search_config("abs", "arm")
+    config: Any = search_config("abs", "arm")
     config = replace(config, plan=replace(config.plan, first_paths=2, path_size=2.0, window=8))
     create_hardware_run(path, task, HARDWARE, config=config, budget=BudgetConfig(episodes=8), **options)
     return path
@@ -346,6 +347,7 @@ def test_a_limited_run_told_in_many_sessions_equals_the_one_told_in_one(tmp_path
     for _ in range(8):
         with open_hardware_run(many) as robot:
             request = robot.ask()
+            assert request is not None
             file = dict(np.load(robot.write_policy(request), allow_pickle=False))
             assert np.abs(file["weights"]).max() <= 2.0
             assert file["action_rate"].tolist() == [0.4]

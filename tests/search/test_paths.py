@@ -168,6 +168,7 @@ def test_scouts_count_for_the_chart_and_the_critics_but_not_for_the_process(lab:
     assert near.returns.shape == (2,)
     visits = near.recent_visits
     assert visits is not None
+    assert CONFIG.states is not None
     assert len(visits.states) == 4 * CONFIG.states
     assert search.replay is not None
     assert len(search.replay) == min(4 * task.spec.horizon, search.replay.capacity)
@@ -184,5 +185,7 @@ def test_a_second_scout_is_laid_in_the_scale_that_the_first_one_showed(lab: Any)
         query = search.ask()
         outcome = lab.outcomes(search, task, query)[0]
         search.tell(query, [replace(outcome, observations=outcome.observations * np.float32(factor))])
-        sizes[factor] = float(np.std(search.ask().policy.path.knots[:, :2] - search.centre[:2]))
+        path = search.ask().policy.path
+        assert path is not None
+        sizes[factor] = float(np.std(path.knots[:, :2] - search.centre[:2]))
     assert sizes[100.0] < 0.1 * sizes[1.0]

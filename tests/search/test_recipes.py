@@ -10,6 +10,7 @@ from abps.critics.droq_config import Droq
 from abps.critics.lstd_config import Lstd
 from abps.errors import ConfigError
 from abps.model.aggregation import Softmax
+from abps.model.ascent_prior import AscentPrior
 from abps.model.chart import Identity
 from abps.model.prior import AdvantagePrior, ConstantPrior
 from abps.policies.linear import ClippedLinear, LinearTanh
@@ -129,6 +130,8 @@ def test_the_fast_abs_is_the_same_for_every_task():
     configs = {search_config("abs", task, "cpu") for task in (*PAPER_TASKS, "Pendulum-v1", "") if task != "swimmer"}
     assert len(configs) == 1
     usual, swimmer = search_config("abs", "", "cpu"), search_config("abs", "swimmer", "cpu")
+    assert isinstance(usual, LocalSearchConfig)
+    assert isinstance(usual.prior, AscentPrior)
     farther = replace(usual.prior.critics, gammas=(0.999,))
     assert swimmer == replace(usual, prior=replace(usual.prior, critics=farther))  # The discounts, and nothing else.
     assert configs.isdisjoint({search_config("abs", task, "paper") for task in PAPER_TASKS})
