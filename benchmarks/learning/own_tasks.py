@@ -8,10 +8,9 @@
 
 A search runs with its default settings (preset `cpu`); what is evaluated is its current policy, by ten fresh episodes.
 CMA-ES (`cma`) is the search of that name, pycma with its defaults and σ₀ 0.5, but on the same policy as ABS (linear,
-tanh, with bias, raw observations); `cma-nobias` is the search as it is, and `untrained` no training at all. The rows in
-`own_tasks.jsonl` up to seed 204 were made by pycma called by hand, with other random numbers; the current policy is the
-mean of its distribution in both. Settings of ABS were chosen on seeds 0 to 6 (and 100 to 104, seen once); the seeds
-from 200 on were not looked at before. Results are appended to `own_tasks.jsonl`, one line per run.
+tanh, with bias, raw observations); `cma-nobias` is the search as it is, and `untrained` no training at all. Its
+current policy is the mean of its distribution. Settings of ABS were chosen on seeds 0 to 29; those from 300 on were not
+looked at before. Results are appended to `own_tasks.jsonl`, one line per run.
 """
 
 import argparse
