@@ -1,0 +1,74 @@
+"""`auto`: the search that suits a task and a budget, by a small table that was derived from measurements.
+
+`RULE` is written by `python benchmarks/peers/which.py rule --write` from the committed results of all searches on 17
+tasks (docs/guides/which_search.md); `tests/search/test_auto.py` derives it again and compares. A *weight* is one number
+of a linear policy: observations × actions. A run never knows `auto`: what is saved is the search that it chose.
+"""
+
+import math
+import sys
+from typing import NamedTuple
+
+from abps.search.budget import BudgetConfig
+from abps.tasks.spec import TaskSpec
+from abps.words import count
+
+__all__ = ["AUTO", "RULE", "Choice", "Row", "choose_search"]
+
+AUTO = "auto"
+"""Where a search is named: choose one."""
+
+PAGE = "docs/guides/which_search.md"
+
+
+class Row(NamedTuple):
+    """One line of the rule: what to take up to a number of weights and of episodes."""
+
+    weights: float
+    episodes: float
+    search: str
+    share: float
+    """Mean share of the best search's improvement that it reached on the measured tasks of this size and budget."""
+    tasks: int
+    """How many tasks those were."""
+
+
+# which.py begins
+RULE: tuple[Row, ...] = (Row(math.inf, math.inf, "abs", 1.0, 1),)
+# which.py ends
+"""The first row that a task and its budget fit into counts; the last one fits all."""
+
+
+class Choice(NamedTuple):
+    """A search, and one sentence about why it was chosen."""
+
+    search: str
+    reason: str
+
+    def announce(self, before: str = "", *, quiet: bool = False) -> str:
+        """Print the sentence on standard error, unless it is to be quiet, and return the search's name."""
+        if not quiet:
+            print(before + self.reason, file=sys.stderr)
+        return self.search
+
+
+def choose_search(spec: TaskSpec, budget: BudgetConfig | None = None) -> Choice:
+    """Choose a search by the size of a task and the number of episodes.
+
+    Args:
+        spec: the task; its numbers of observations and actions count.
+        budget: its episodes count; None or no limit of episodes: as many as it takes.
+
+    Example:
+        >>> import abps
+        >>> choice = abps.choose_search(abps.make_task("walker").spec, abps.BudgetConfig(episodes=100))
+        >>> choice.search
+        'abs'
+    """
+    weights = spec.observation_dim * spec.action_dim
+    episodes = (budget.episodes if budget is not None else 0) or math.inf
+    row = next(row for row in RULE if weights <= row.weights and episodes <= row.episodes)
+    size = count(weights, "weight")
+    length = "no limit of episodes" if episodes == math.inf else count(int(episodes), "episode")
+    measured = f"{row.share:.0%} of the best search's improvement on {count(row.tasks, 'measured task')} like this"
+    return Choice(row.search, f"auto chose {row.search} for {size} and {length}: {measured} ({PAGE}).")
