@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,8 +50,11 @@ BANDS = ((30, 40), (60, 80), (100, 170), (300, math.inf))
 EXTRAS = ("cma",)
 """Searches that not every installation has: the rule does not choose them."""
 DEFAULT = "abs"
-MARGIN = 0.05
-"""The rule leaves the default search only for one that is ahead by so much: medians of five seeds differ by chance."""
+MARGIN = 0.1
+"""The rule leaves the default search only for one that is ahead by so much: means of so few medians of five seeds have
+a noise of about ±0.07 (benchmarks/learning/own_tasks.md)."""
+FEWEST = 3
+"""Tasks that a line of the rule must come from."""
 
 
 class Cell(NamedTuple):
@@ -69,6 +73,9 @@ class Line(NamedTuple):
     episodes: float
     search: str
     share: float
+    rival: str
+    """The best of the others."""
+    rival_share: float
     tasks: int
 
 
@@ -129,10 +136,10 @@ def tasks_of(size: float) -> list[str]:
 
 
 def mean_shares(cells: Cells, tasks: Iterable[str], mark: int) -> tuple[dict[str, float], int]:
-    """The mean share of every search that was measured on all of these tasks that have one; and how many those are."""
-    found = [shares for task in tasks if (shares := shares_of(cells, task, mark))]
-    everywhere = [search for search in SEARCHES if all(search in shares for shares in found)]
-    return {search: float(np.mean([shares[search] for shares in found])) for search in everywhere if found}, len(found)
+    """The mean share of every search over the tasks where all of them were measured; and how many those are."""
+    found = [shares for task in tasks if len(shares := shares_of(cells, task, mark)) == len(SEARCHES)]
+    means = {search: float(np.mean([shares[search] for shares in found])) for search in SEARCHES if found}
+    return means, len(found)
 
 
 def choose(shares: dict[str, float]) -> str:
@@ -145,33 +152,28 @@ def choose(shares: dict[str, float]) -> str:
 def derive(cells: Cells, without: str = "") -> list[Line]:
     """The rule: for every group of tasks and every mark the search with the largest mean share.
 
-    Where a group has no results at a mark, those of the mark before count. Neighbours that agree become one line.
+    A group with fewer than three tasks at a mark takes what tasks of all sizes say there; if those are too few as well,
+    what it took at the mark before.
     """
     lines: list[Line] = []
     for size in SIZES:
-        own: list[Line] = []
         for mark, episodes in BANDS:
             shares, count = mean_shares(cells, [task for task in tasks_of(size) if task != without], mark)
-            if not shares:
-                own[-1:] = [own[-1]._replace(episodes=episodes)] if own else [Line(size, episodes, DEFAULT, 0.0, 0)]
-                continue
-            search = choose(shares)
-            own.append(Line(size, episodes, search, round(shares[search], 2), count))
-        lines += own
-    return _joined(lines)
+            if count < FEWEST:
+                shares, count = mean_shares(cells, [task for task in WEIGHTS if task != without], mark)
+            if count >= FEWEST:
+                lines.append(_line(size, episodes, shares, count))
+            elif lines and lines[-1].weights == size:
+                lines[-1] = lines[-1]._replace(episodes=episodes)
+            else:
+                lines.append(Line(size, episodes, DEFAULT, 0.0, DEFAULT, 0.0, 0))
+    return lines
 
 
-def _joined(lines: list[Line]) -> list[Line]:
-    """Lines that follow each other and say the same as one: of a group, and then of whole groups."""
-    merged: list[Line] = []
-    for line in lines:
-        last = merged[-1] if merged else None
-        if last and last.weights == line.weights and last.search == line.search:
-            tasks = max(last.tasks, line.tasks)
-            merged[-1] = line._replace(share=round(min(last.share, line.share), 2), tasks=tasks)
-        else:
-            merged.append(line)
-    return merged
+def _line(size: float, episodes: float, shares: dict[str, float], count: int) -> Line:
+    search = choose(shares)
+    rival = max((name for name in shares if name != search), key=lambda name: shares[name])
+    return Line(size, episodes, search, round(shares[search], 2), rival, round(shares[rival], 2), count)
 
 
 def search_by(rule: Iterable[Line], weights: int, episodes: float) -> str:
@@ -186,7 +188,8 @@ def rule_source(rule: Iterable[Line]) -> str:
         return "math.inf" if value == math.inf else f"{value:g}"
 
     rows = (
-        f'    Row({number(line.weights)}, {number(line.episodes)}, "{line.search}", {line.share}, {line.tasks}),'
+        f'    Row({number(line.weights)}, {number(line.episodes)}, "{line.search}", {line.share}, '
+        f'"{line.rival}", {line.rival_share}, {line.tasks}),'
         for line in rule
     )
     return "RULE: tuple[Row, ...] = (\n" + "\n".join(rows) + "\n)\n"
@@ -210,13 +213,13 @@ def mark_table(cells: Cells, tasks: Iterable[str], mark: int) -> list[str]:
         found = {name: cells[name, task, mark] for name in names if (name, task, mark) in cells}
         if not found:
             continue
-        best = max(shown_value(cell) for cell in found.values())
+        best = max((shown_value(cell) for cell in found.values() if cell.seeds >= SEEDS), default=math.inf)
         start = untrained(cells, task)
         row = [f"{task} ({WEIGHTS[task]})", "–" if start is None else shown(start)]
         for name in names:
             cell = found.get(name)
             text = "–" if cell is None else shown(cell.median)
-            if cell is not None and shown_value(cell) == best:
+            if cell is not None and cell.seeds >= SEEDS and shown_value(cell) == best:
                 text = f"**{text}**"
             row.append(text if cell is None or cell.seeds >= SEEDS else f"{text} ({cell.seeds})")
         lines.append("| " + " | ".join(row) + " |")
@@ -252,9 +255,25 @@ def share_table(cells: Cells) -> list[str]:
     return lines
 
 
+def not_run(cells: Cells) -> list[str]:
+    """What the tables would hold and do not, as a paragraph."""
+    wanted = [(task, mark) for task in OWN for mark in (30, 60, 100)]
+    wanted += [(task, mark) for task in MUJOCO for mark in (100, 300) if (task, mark) not in wanted]
+    missing: dict[str, list[str]] = defaultdict(list)
+    for task, mark in wanted:
+        seeds = {search: cells[search, task, mark].seeds if (search, task, mark) in cells else 0 for search in SEARCHES}
+        lacking = {search: have for search, have in seeds.items() if have < SEEDS}
+        names = [f"`{search}`" + (f" ({have} of {SEEDS} seeds)" if have else "") for search, have in lacking.items()]
+        if names:
+            missing[", ".join(names)].append(f"{task} at {mark}")
+    text = "; ".join(f"{names} on {', '.join(places)}" for names, places in missing.items())
+    return textwrap.wrap(f"Not run: {text or 'nothing'}.", 118)
+
+
 def tables(cells: Cells) -> str:
     """Everything that stands between the page's first markers."""
-    parts: list[str] = ["### Mean share of the best search's improvement", "", *share_table(cells), ""]
+    parts: list[str] = [*not_run(cells), ""]
+    parts += ["### Mean share of the best search's improvement", "", *share_table(cells), ""]
     for mark in (30, 60, 100):
         parts += [f"### Own tasks, {mark} episodes", "", *mark_table(cells, OWN, mark), ""]
     for mark in (100, 300):
@@ -277,11 +296,12 @@ def losses(cells: Cells, *, left_out: bool) -> list[tuple[str, int, str, float]]
 
 def rule_lines(cells: Cells) -> str:
     """The rule as a table, and how far it is behind the best search."""
-    lines = ["| weights | episodes | search | mean share | tasks |", "|---|---|---|---:|---:|"]
+    lines = ["| weights | episodes | search | its mean share | best other | tasks |", "|---|---|---|---:|---|---:|"]
     for line in derive(cells):
         weights = "any" if line.weights == math.inf else f"up to {line.weights:g}"
         episodes = "any" if line.episodes == math.inf else f"up to {line.episodes:g}"
-        lines.append(f"| {weights} | {episodes} | `{line.search}` | {line.share:.2f} | {line.tasks} |")
+        rival = f"`{line.rival}` {line.rival_share:.2f}"
+        lines.append(f"| {weights} | {episodes} | `{line.search}` | {line.share:.2f} | {rival} | {line.tasks} |")
     lines.append("")
     for left_out, words in ((False, "on the tasks it comes from"), (True, "on tasks left out when it was derived")):
         found = losses(cells, left_out=left_out)

@@ -28,13 +28,26 @@ class Row(NamedTuple):
     episodes: float
     search: str
     share: float
-    """Mean share of the best search's improvement that it reached on the measured tasks of this size and budget."""
+    """Mean share of the best search's improvement over the untrained policy, on measured tasks like this."""
+    rival: str
+    """The best other search there."""
+    rival_share: float
     tasks: int
-    """How many tasks those were."""
+    """How many tasks those were; tasks of all sizes, where fewer than three of this size were measured."""
 
 
 # which.py begins
-RULE: tuple[Row, ...] = (Row(math.inf, math.inf, "abs", 1.0, 1),)
+RULE: tuple[Row, ...] = (
+    Row(8, 40, "abs", 0.79, "snes", 0.83, 4),
+    Row(8, 80, "abs", 0.95, "snes", 0.84, 4),
+    Row(8, math.inf, "abs", 0.98, "cma", 1.0, 4),
+    Row(40, 40, "abs", 0.8, "crbo", 0.54, 5),
+    Row(40, 80, "abs", 0.76, "snes", 0.44, 6),
+    Row(40, math.inf, "abs", 0.83, "snes", 0.42, 7),
+    Row(math.inf, 40, "abs", 0.74, "crbo", 0.54, 11),
+    Row(math.inf, 80, "abs", 0.81, "crbo", 0.51, 12),
+    Row(math.inf, math.inf, "abs", 0.88, "crbo", 0.52, 4),
+)
 # which.py ends
 """The first row that a task and its budget fit into counts; the last one fits all."""
 
@@ -68,7 +81,8 @@ def choose_search(spec: TaskSpec, budget: BudgetConfig | None = None) -> Choice:
     weights = spec.observation_dim * spec.action_dim
     episodes = (budget.episodes if budget is not None else 0) or math.inf
     row = next(row for row in RULE if weights <= row.weights and episodes <= row.episodes)
-    size = count(weights, "weight")
-    length = "no limit of episodes" if episodes == math.inf else count(int(episodes), "episode")
-    measured = f"{row.share:.0%} of the best search's improvement on {count(row.tasks, 'measured task')} like this"
-    return Choice(row.search, f"auto chose {row.search} for {size} and {length}: {measured} ({PAGE}).")
+    length = "any number of episodes" if episodes == math.inf else count(int(episodes), "episode")
+    measured = f"it had {100 * row.share:.0f} % of the best search's improvement on {count(row.tasks, 'task')}"
+    beside = f"{row.rival} {100 * row.rival_share:.0f} %"
+    reason = f"auto chose {row.search} for {count(weights, 'weight')} and {length}: {measured}, {beside} ({PAGE})."
+    return Choice(row.search, reason)

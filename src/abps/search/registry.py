@@ -62,69 +62,69 @@ SEARCHES: dict[str, SearchEntry] = {
     "abs": SearchEntry(
         "abps.search.recipes:abs_recipe",
         "Augmented Bayesian Search (the paper)",
-        "the default: tens of episodes, any number of weights",
+        "the default: first or level with the first up to 100 episodes, at any number of weights",
     ),
     "mpd": SearchEntry(
         "abps.search.recipes:mpd",
         "most probable descent, constant mean",
-        "ABS without critics: returns alone, hundreds of episodes",
+        "ABS without critics; hundreds of episodes on large tasks (Ant)",
     ),
     "gibo": SearchEntry(
         "abps.search.recipes:gibo",
         "gradient-information Bayesian optimisation",
-        "as mpd, with steps of a fixed length",
+        "as mpd, with steps of a fixed length; hundreds of episodes (HalfCheetah)",
     ),
     "ddpgn": SearchEntry(
         "abps.search.recipes:ddpgn",
         "ablation: the critics' gradient alone",
-        "to see what the critics do alone; not for use",
+        "an ablation, to see what the critics do alone",
     ),
     "ars": SearchEntry(
         "abps.search.recipes:ars",
         "augmented random search",
-        "thousands of cheap episodes, many workers",
+        "a thousand episodes and more, many workers",
     ),
     "cma": SearchEntry(
         "abps.search.recipes:cma",
         "CMA-ES, by pycma (needs abps[peers])",
-        "few weights, a hundred episodes or more",
+        "up to ten weights or so, a hundred episodes and more",
         needs="cma",
         extra="peers",
     ),
     "es": SearchEntry(
         "abps.search.recipes:es",
         "OpenAI-ES: mirrored perturbations and Adam",
-        "thousands of cheap episodes, many workers",
+        "hundreds of episodes, many workers",
     ),
     "snes": SearchEntry(
         "abps.search.recipes:snes",
         "separable natural evolution strategy",
-        "the evolution strategy to try first: few weights, a hundred episodes",
+        "the evolution strategy to try first: few weights, and where ABS fails (quadrotor, Swimmer)",
     ),
     "pso": SearchEntry(
         "abps.search.recipes:pso",
         "particle swarm",
-        "few weights, a return with many local optima",
+        "up to ten weights or so, a hundred episodes; behind snes and cma",
     ),
     "turbo": SearchEntry(
         "abps.search.box_recipes:turbo",
         "trust-region Bayesian optimisation",
-        "few weights in a known box, a return with many local optima",
+        "Swimmer, Hopper and HalfCheetah in a hundred episodes; poor on the small tasks",
     ),
     "crbo": SearchEntry(
         "abps.search.box_recipes:crbo",
         "confidence-region (cautious) Bayesian optimisation",
-        "few weights, and no episode far from those that were tried",
+        "HalfCheetah and Walker2d; a policy that stays at least as good as its start",
     ),
     "klbo": SearchEntry(
         "abps.search.box_recipes:klbo",
         "local Bayesian optimisation of a search distribution",
-        "few weights, tens of episodes",
+        "up to ten weights or so, tens of episodes; behind abs and snes",
     ),
     "rducb": SearchEntry(
         "abps.search.box_recipes:rducb",
         "Bayesian optimisation by random decompositions",
-        "a return that is a sum over few weights each",
+        "a return that is a sum over few weights each; no measured task is",
     ),
 }
 
