@@ -124,6 +124,8 @@ def test_the_first_row_that_fits_is_taken(monkeypatch: pytest.MonkeyPatch) -> No
         "auto chose snes for 1 weight and 1 episode: it had 90 % of the best search's improvement on 4 tasks, abs 80 % "
         "(docs/guides/which_search.md)."
     )
+    monkeypatch.setattr("abps.search.auto.RULE", (Row(math.inf, math.inf, "abs", 0.79, "snes", 0.83, 4),))
+    assert "on 4 tasks, snes 83 %, which is level (docs" in choose_search(task(1)).reason
 
 
 def test_a_made_search_has_the_chosen_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,6 +83,6 @@ def choose_search(spec: TaskSpec, budget: BudgetConfig | None = None) -> Choice:
     row = next(row for row in RULE if weights <= row.weights and episodes <= row.episodes)
     length = "any number of episodes" if episodes == math.inf else count(int(episodes), "episode")
     measured = f"it had {100 * row.share:.0f} % of the best search's improvement on {count(row.tasks, 'task')}"
-    beside = f"{row.rival} {100 * row.rival_share:.0f} %"
+    beside = f"{row.rival} {100 * row.rival_share:.0f} %{', which is level' if row.rival_share > row.share else ''}"
     reason = f"auto chose {row.search} for {count(weights, 'weight')} and {length}: {measured}, {beside} ({PAGE})."
     return Choice(row.search, reason)
