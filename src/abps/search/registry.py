@@ -99,7 +99,7 @@ SEARCHES: dict[str, SearchEntry] = {
     "snes": SearchEntry(
         "abps.search.recipes:snes",
         "separable natural evolution strategy",
-        "the evolution strategy to try first: few weights, and where ABS fails (quadrotor, Swimmer)",
+        "the evolution strategy to try first: few weights, quadrotor and Swimmer",
     ),
     "pso": SearchEntry(
         "abps.search.recipes:pso",
