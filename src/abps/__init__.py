@@ -37,6 +37,7 @@ __all__ = [
     "Trajectory",
     "__version__",
     "attempt_episode",
+    "choose_search",
     "compare",
     "load",
     "load_policy",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from abps.rollouts.episode import attempt_episode, run_episode
     from abps.run.evaluation import Evaluation
     from abps.search.ars import ArsConfig
+    from abps.search.auto import choose_search
     from abps.search.base import Query, SearchResult
     from abps.search.budget import BudgetConfig
     from abps.search.local import LocalSearchConfig
@@ -86,6 +88,7 @@ _HOMES = {
     "abps.rollouts.episode": ("attempt_episode", "run_episode"),
     "abps.run.evaluation": ("Evaluation",),
     "abps.search.ars": ("ArsConfig",),
+    "abps.search.auto": ("choose_search",),
     "abps.search.base": ("Query", "SearchResult"),
     "abps.search.budget": ("BudgetConfig",),
     "abps.search.local": ("LocalSearchConfig",),

@@ -16,6 +16,7 @@ import abps
 from abps.cli import main
 from abps.run.directory import read_settings
 from abps.run.settings_file import NOTHING
+from abps.search import auto
 from abps.seeding import episode_seed
 from abps.steps.walk import Walk
 from abps.tasks.lqr import make_env
@@ -275,3 +276,23 @@ def test_query_seeds_are_those_of_the_journal(tmp_path: Path, records: Any) -> N
     abps.train(LQR, "ars", out=tmp_path / "run", seed=2, **QUICK)
     seeds = [line["seed"] for line in records(tmp_path / "run" / "journal.jsonl")]
     assert seeds == [episode_seed(2, number) for number in range(12)]
+
+
+def test_auto_chooses_by_the_task_and_the_budget(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rule = (auto.Row(8, 40, "ars", 0.9, "abs", 0.8, 4), auto.Row(10**9, 10**9, "mpd", 0.7, "abs", 0.6, 3))
+    monkeypatch.setattr(auto, "RULE", rule)
+    run = abps.train(LQR, "auto", out=tmp_path / "run", **QUICK)
+    assert run.settings.search == "ars"
+    assert read_settings(tmp_path / "run").search == "ars"
+    assert run.settings.task.horizon == QUICK["horizon"]
+    assert "auto chose ars" in capsys.readouterr().err
+    # A call's own words come before those of a file, as with any search.
+    again = abps.train(LQR, "auto", config=tmp_path / "run", **{**QUICK, "horizon": 7})
+    assert (again.settings.task.horizon, again.settings.search) == (7, "ars")
+    with pytest.raises(abps.ConfigError, match="there is no setting 'probess'"):
+        abps.train(LQR, "auto", probess=3, **QUICK)
+    small = {"task.horizon": 5, "ars.directions": 2, "ars.top": 1}
+    found = abps.compare(make_env(), ["auto", "ars"], seeds=1, episodes=4, settings=small)
+    assert [row["search"] for row in found] == ["ars"]

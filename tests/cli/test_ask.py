@@ -72,3 +72,11 @@ def test_settings_belong_to_a_new_run(abps: Call, robot: Path) -> None:
     answer = abps("ask", "run", "--directions", "3")
     assert answer.code == 2
     assert "--directions is a setting of the search; settings are chosen when a run is made, with --new" in answer.err
+
+
+def test_auto_chooses_for_a_robot(abps: Call, robot: Path) -> None:
+    answer = abps("ask", "run", "--new", robot, "--search", "auto", "--episodes", 60)
+    assert answer.code == 0
+    chosen = yaml.safe_load(Path("run/config.yaml").read_text())["search"]["name"]
+    assert answer.err.startswith(f"auto chose {chosen} for")
+    assert "and 60 episodes" in answer.err

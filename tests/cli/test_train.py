@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from abps.search import auto
 from abps.search.registry import PRESETS, SEARCHES
 
 Call = Callable[..., Any]
@@ -289,3 +290,35 @@ def test_counts_agree_with_their_nouns(abps: Call, here: Path) -> None:
     answer = abps("train", *LQR, "--episodes", "1")
     assert "ars used 1 episode of abps.tasks.lqr:make_env" in answer.out
     assert "1 of 1 episode is used" in (RUN / "DONE").read_text()
+
+
+def test_auto_chooses_and_the_run_knows_only_what_it_chose(
+    abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = (auto.Row(8, 40, "ars", 0.9, "abs", 0.8, 4), auto.Row(10**9, 10**9, "mpd", 0.7, "abs", 0.6, 3))
+    monkeypatch.setattr(auto, "RULE", rule)
+    name = LQR[0]
+    words = ("--search", "auto", "--directions", 2, "--top", 1, "--evaluation-episodes", 1)
+    answer = abps("train", name, *words, "--episodes", 4)
+    assert answer.code == 0
+    assert answer.err.startswith("auto chose ars for 6 weights and 4 episodes: it had 90 % of")
+    assert answer.out.startswith("ars used 4 episodes")
+    run = here / "runs" / name.replace(":", "-") / "ars" / "seed-0"
+    assert yaml.safe_load((run / "config.yaml").read_text())["search"]["name"] == "ars"
+    assert abps("resume", run, "--episodes", 8, "--quiet").code == 0
+    assert abps("train", name, *words, "--episodes", 4, "--seed", 1, "--quiet").err == ""
+    # The settings are those of the chosen search; more episodes are another one.
+    wrong = abps("train", name, *words, "--episodes", 41)
+    assert wrong.code == 2
+    assert wrong.err.splitlines()[-1].endswith("--directions is a setting of the search ars, not of the chosen one")
+    (here / "mine.yaml").write_text(
+        f"task: {{id: '{name}', name: lqr}}\nsearch: {{name: auto}}\nbudget: {{episodes: 4}}\n"
+    )
+    assert "auto chose ars" in abps("train", "--config", "mine.yaml", "--evaluation-episodes", 1).err
+
+
+def test_help_of_auto_needs_no_choice(abps: Call) -> None:
+    answer = abps("train", "--search", "auto", "--help")
+    assert answer.code == 0
+    assert "auto chose" not in answer.err
+    assert abps("train", "--search", "auto").err.startswith("abps train: TASK is missing")

@@ -114,3 +114,18 @@ def test_settings_that_make_no_sense_are_refused_with_a_sentence() -> None:
         BoxSearchConfig(box=0.0)
     with pytest.raises(ConfigError, match="need 0 < shortest < first_length <= longest"):
         Turbo(first_length=2.0)
+
+
+def test_several_trust_regions_go_on_bit_for_bit(lab: Any) -> None:
+    """TuRBO-m: regions, their counters and what was measured in each are all that is saved."""
+    task = lab.lqr()
+    several = replace(config("turbo"), optimiser=Turbo(regions=3, first_points=3, batch=2, candidates=30))
+    search, copy = (make_search("turbo", task.spec, several, seed=2) for _ in range(2))
+    for _ in range(4):
+        lab.stage(search, task)
+    copy.load(lab.saved(search))
+    assert len(copy.memory.optimiser.regions) == 3
+    for other in (search, copy):
+        lab.stage(other, task)
+        lab.stage(other, task)
+    assert lab.difference(lab.saved(search), lab.saved(copy)) == ""

@@ -14,6 +14,8 @@ import pytest
 
 from abps.cli import main
 from abps.run.directory import read_settings
+from abps.search import auto
+from abps.search.registry import SEARCHES
 from abps.study.cells import is_locked
 from abps.study.groups import group_runs
 from abps.study.records import load_runs
@@ -234,3 +236,30 @@ def test_a_terminated_slurm_task_waits_for_its_cell(tmp_path: Path) -> None:
         task.terminate()
         assert task.stdout.read() == "saved\n"
         assert task.wait(10) == 7
+
+
+def test_all_and_auto_stand_for_other_searches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["compare", f"{LQR},pendulum", "--episodes", "60", "--seeds", "0", "--runs", str(tmp_path), "--dry-run"]
+    assert main([*words, "--searches", "all", "--json"]) == 0
+    listed = [Path(item["run"]).parts[-2:-1][0] for item in json.loads(capsys.readouterr().out)]
+    assert listed == [*SEARCHES, *SEARCHES]
+    rule = (auto.Row(3, 1000, "ars", 0.9, "abs", 0.8, 4), auto.Row(10**9, 10**9, "mpd", 0.7, "abs", 0.6, 3))
+    monkeypatch.setattr(auto, "RULE", rule)
+    assert main([*words, "--searches", "auto,ars", "--axis", "mpd.plan.probes=4,8", "--json"]) == 0
+    told = capsys.readouterr()
+    names = ["/".join(Path(item["run"]).parts[-3:-1]) for item in json.loads(told.out)]
+    variants = [f"pendulum/mpd@plan.probes={count}" for count in (4, 8)]
+    assert names == [f"{LQR.replace(':', '-')}/ars", *variants, "pendulum/ars"]
+    assert told.err.splitlines()[0].startswith(f"{LQR}: auto chose ars for 2 weights and 60 episodes")
+    assert told.err.splitlines()[1].startswith("pendulum: auto chose mpd for 4 weights")
+    assert main([*words, "--searches", "auto", "--set", "auto.plan.probes=3"]) == 1
+    assert "cannot tell whose setting 'auto.plan.probes' is" in capsys.readouterr().err
+
+
+def test_help_says_what_every_search_suits(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    text = capsys.readouterr().out
+    assert all(f"  {name:8}{entry.suits}\n" in text for name, entry in SEARCHES.items())

@@ -1,6 +1,7 @@
 """`abps.compare`: searches on tasks over seeds, in one call, as a table and a report."""
 
 import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from abps.api.resolve import whole_number
 from abps.api.temporary import TemporaryFolder
 from abps.api.trained import TrainedRun
 from abps.errors import AbpsError, ConfigError, RunError
+from abps.search.auto import AUTO, choose_search
+from abps.search.budget import BudgetConfig
+from abps.search.registry import listed_searches
 from abps.settings import replace
 from abps.study.cells import find, run_cell
 from abps.study.executors import make_executor
@@ -122,7 +126,8 @@ def compare(
 
     Args:
         tasks: one task or several; each as `abps.train` takes it.
-        searches: names, or `module:Name` of your own.
+        searches: names, or `module:Name` of your own; `all`: every one that is installed; `auto`: what suits each task
+            and the episodes (a line on standard error says which).
         seeds: how many (0, 1, 2, …), or which: `[3, 5]`, `"0-4"`.
         episodes: training episodes of every run.
         preset: `cpu`: for ordinary computers; `paper`: as published.
@@ -145,12 +150,14 @@ def compare(
     changes = dict(settings or {})
     mine = {name.removeprefix("task."): changes.pop(name) for name in list(changes) if name.startswith("task.")}
     made = _made_tasks(tasks, mine)
+    names, length = _names(searches), whole_number(episodes, "episodes", 1)
     grid = Grid(
         tasks=tuple(made),
-        searches=_names(searches),
+        searches=names,
         seeds=_seeds(seeds),
-        episodes=dict.fromkeys(made, whole_number(episodes, "episodes", 1)),
+        episodes=dict.fromkeys(made, length),
         preset=preset,
+        auto=_chosen(made, length) if AUTO in names else {},
         fixed={name: str(value) for name, value in changes.items()},
     )
     keep = TemporaryFolder() if out is None else None
@@ -178,7 +185,16 @@ def _names(searches: str | Sequence[str]) -> tuple[str, ...]:
     for item in listed:
         if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"searches are compared by name, got {item!r:.80}; `abps.register_search` gives it one")
-    return tuple(dict.fromkeys(name.strip() for item in listed for name in item.split(",") if name.strip()))
+    found = listed_searches(name.strip() for item in listed for name in item.split(",") if name.strip())
+    if found.note:
+        print(found.note, file=sys.stderr)
+    return found.names
+
+
+def _chosen(made: Mapping[str, Task], episodes: int) -> dict[str, str]:
+    """The search that suits every task."""
+    budget = BudgetConfig(episodes=episodes)
+    return {name: choose_search(task.spec, budget).announce(f"{name}: ") for name, task in made.items()}
 
 
 def _seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from abps.errors import ConfigError
 from abps.registry import kind_of, nearest
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings
-from abps.run.settings_file import NOTHING, read_settings_file
+from abps.run.settings_file import NOTHING, FileSettings, read_settings_file
 from abps.run.start import RunStart, prepare_start
+from abps.search.auto import AUTO, choose_search
 from abps.search.base import SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.registry import search_config
@@ -44,7 +45,7 @@ def resolve(
 
     Args:
         task: what is controlled.
-        search: a name, or settings.
+        search: a name, settings, or `auto`.
         budget: when it stops, where neither file nor changes say.
         seed: everything random derives from it.
         preset: of the search.
@@ -57,9 +58,11 @@ def resolve(
     """
     file = read_settings_file(config) if config is not None else NOTHING
     whole_number(seed, "seed", 0)
+    made = None
+    if search == AUTO:
+        made, search = _chosen(task, file, budget, changes)
     groups = _sorted_out(changes, search, preset)
-    given = make_task(task, **groups["task"])
-    made = make_task(given, **_task_changes(file.task_on(given.config), given.config, groups["task"]))
+    made = made or _made(task, file, groups["task"])
     name = search if isinstance(search, str) else kind_of(type(search))
     base = search_config(name, made.config.name, preset) if isinstance(search, str) else search
     chosen = _changed(file.search_on(name, base), groups["search"], f"{name}.")
@@ -87,6 +90,31 @@ def whole_number(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
+def _chosen(task: TaskLike, file: FileSettings, budget: BudgetConfig, changes: Mapping[str, Any]) -> tuple[Task, str]:
+    """The task, made before the settings of its search are known, and the search that suits it."""
+    mine = {
+        owner: {name: value for name, value in changes.items() if _first(name) in _names(owner)}
+        for owner in (TaskConfig, BudgetConfig)
+    }
+    made = _made(task, file, mine[TaskConfig])
+    allowed = _changed(file.budget_on(budget), mine[BudgetConfig], "budget.")
+    return made, choose_search(made.spec, allowed).announce()
+
+
+def _made(task: TaskLike, file: FileSettings, changes: Mapping[str, Any]) -> Task:
+    given = make_task(task, **changes)
+    return make_task(given, **_task_changes(file.task_on(given.config), given.config, changes))
+
+
+def _first(name: str) -> str:
+    """The setting or group that a dotted name begins with."""
+    return name.partition(".")[0]
+
+
+def _names(owner: Any) -> set[str]:
+    return {item.name for item in fields(owner)}
+
+
 def _sorted_out(changes: Mapping[str, Any], search: str | SearchConfig, preset: str) -> dict[str, dict[str, Any]]:
     """Changes by the group that they belong to.
 
@@ -97,11 +125,10 @@ def _sorted_out(changes: Mapping[str, Any], search: str | SearchConfig, preset: 
     if not hasattr(chosen, "make"):
         raise ConfigError(f"a search is a name, or settings of one (a SearchConfig), got {search!r:.80}")
     owners = {"budget": BudgetConfig, "run": RunConfig, "task": TaskConfig, "search": type(chosen)}
-    names = {group: {item.name for item in fields(owner)} for group, owner in owners.items()}
+    names = {group: _names(owner) for group, owner in owners.items()}
     found: dict[str, dict[str, Any]] = {group: {} for group in owners}
     for name, value in changes.items():
-        first = name.partition(".")[0]
-        group = next((group for group, known in names.items() if first in known), None)
+        group = next((group for group, known in names.items() if _first(name) in known), None)
         if group is None:
             every = sorted({other for known in names.values() for other in known} - {"id"})
             raise ConfigError(f"there is no setting {name!r}{nearest(name, every)}")

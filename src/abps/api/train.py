@@ -39,7 +39,8 @@ def train(
     Args:
         task: a name from `abps tasks`, a Gymnasium id, `module:factory`, Gymnasium's `module:EnvId`, an environment,
             its class, or a function that makes one.
-        search: a name (`abs`, `mpd`, `gibo`, `ars`, …), `module:Name` of your own, or settings.
+        search: a name (`abs`, `mpd`, `gibo`, `ars`, …), `module:Name` of your own, settings, or `auto`: the search that
+            suits the task's size and the episodes; a line on standard error says which and why.
         episodes: training episodes; None: what `config` says, or 300.
         seed: everything random derives from it.
         preset: `cpu`: for ordinary computers; `paper`: as published.

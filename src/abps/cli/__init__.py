@@ -37,8 +37,10 @@ FROM_SETTINGS = ("train", "resume", "ask")
 EPILOG = """first steps:
   abps train pendulum                     train ABS on InvertedPendulum with the default settings
   abps train hopper --search ars --help   settings that people change; --help-all lists every one
+  abps train hopper --search auto         what suits the task's size and the episodes
   abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
 
+Which search suits what: `abps compare --help`, docs/guides/which_search.md (measured).
 A task is a name from `abps tasks`, any Gymnasium id, or module:factory."""
 
 

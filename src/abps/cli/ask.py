@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from abps.cli.options import Words, named_value, parse, split_words
-from abps.cli.train import OTHER_SEARCH, other_searches, print_help
+from abps.cli.options import Words, named_value, parse, parse_known, split_words
+from abps.cli.train import OTHER_SEARCH, SEARCH_HELP, other_searches, print_help, with_settings
 from abps.cli.tree import Group, flag_of, positional
 from abps.errors import ConfigError
+from abps.search.auto import AUTO, choose_search
 from abps.search.budget import BudgetConfig
 from abps.search.registry import SEARCHES, search_config
 from abps.settings import from_dict, replace, setting
@@ -63,7 +64,7 @@ class AskArguments:
 class NewArguments:
     """What `abps ask` takes when it makes a run, beside settings."""
 
-    search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own", common=True)
+    search: str = setting("abs", SEARCH_HELP, common=True)
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published", common=True)
     seed: int = setting(0, "everything random derives from it", common=True)
     initial: Path | None = setting(None, "start from a controller, episodes, a policy or a run", common=True)
@@ -103,8 +104,9 @@ def _known(budget: BudgetConfig) -> list[Group]:
     return [Group("arguments", AskArguments()), Group("when to stop", budget)]
 
 
-def _groups(argv: Sequence[str], task: TaskConfig) -> list[Group]:
-    search, preset = named_value(argv, "--search", "abs"), named_value(argv, "--preset", "cpu")
+def _groups(argv: Sequence[str], task: TaskConfig, chosen: str = "") -> list[Group]:
+    search = chosen or with_settings(named_value(argv, "--search", "abs"))
+    preset = named_value(argv, "--preset", "cpu")
     return [
         Group("arguments", AskArguments()),
         Group("when to stop", BudgetConfig()),
@@ -121,17 +123,21 @@ def _settings_of_new() -> Mapping[str, Sequence[Any]]:
 
 def _create(argv: Sequence[str], words: Words) -> AskArguments:
     """Make a run; nothing is written when a word or the robot's file is wrong."""
-    from abps.run.hardware import create_hardware_run
+    from abps.run.hardware import create_hardware_run, robot_spec
 
     task, hardware = read_robot(Path(words.last()["--new"]))
+    chosen = named_value(argv, "--search", "abs")
+    if chosen == AUTO:
+        _, budget = parse_known(words, _known(BudgetConfig()), command="ask")
+        chosen = choose_search(robot_spec(task, hardware), budget).announce()
     arguments, budget, new, limited, config = parse(
-        words, _groups(argv, task), command="ask", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
+        words, _groups(argv, task, chosen), command="ask", elsewhere=lambda: other_searches(chosen), hint=OTHER_SEARCH
     )
     create_hardware_run(
         Path(arguments.run),
         replace(task, limits=limited.limits),
         hardware,
-        search=new.search,
+        search=chosen,
         config=config,
         budget=budget,
         seed=new.seed,

@@ -7,14 +7,15 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from abps.cli.train import as_interrupt
 from abps.errors import ConfigError
-from abps.search.budget import DEFAULT_EPISODES
-from abps.search.registry import PRESETS, SEARCHES
+from abps.search.auto import AUTO, choose_search
+from abps.search.budget import DEFAULT_EPISODES, BudgetConfig
+from abps.search.registry import PRESETS, SEARCHES, listed_searches
 from abps.study.executors.base import EXECUTORS
 from abps.study.grid import (
     GRIDS,
@@ -39,8 +40,11 @@ Cells that are finished are skipped, broken and unfinished ones go on where they
 is running are waited for. The same command given again after Ctrl-C, a crash or a power loss does only what is missing;
 given on several machines with a shared file system, it shares the work."""
 
+PAGE = "docs/guides/which_search.md"
+
 EXAMPLES = """
   abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
+  abps compare pendulum --searches all --seeds 0-4 --episodes 60                      is ABS worth it on my task?
   abps compare hopper --searches abs --axis abs.prior.aggregation=softmax,mean    a setting as a further axis
   abps compare hopper --searches abs --axis abs.gp.lengthscale_low+abs.gp.lengthscale_high=0.00125:0.025,0.0025:0.05
   abps compare hopper,cheetah --searches abs,mpd --grid paper-table-1                 the paper's grid search
@@ -51,11 +55,16 @@ EXAMPLES = """
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.epilog = f"examples:{EXAMPLES}"
+    suits = "\n".join(f"  {name:8}{entry.suits or entry.summary}" for name, entry in SEARCHES.items())
+    parser.epilog = f"searches, and what they suit (measured: {PAGE}):\n{suits}\n\nexamples:{EXAMPLES}"
     parser.add_argument(
         "tasks", help="tasks, separated by commas: names from `abps tasks`, Gymnasium ids, module:factory"
     )
-    parser.add_argument("--searches", default="abs,mpd,ars", help=f"of {', '.join(SEARCHES)} (default: abs,mpd,ars)")
+    parser.add_argument(
+        "--searches", default="abs,mpd,ars",
+        help=f"of {', '.join(SEARCHES)}, module:Name of your own; all: every one that is installed; auto: what suits "
+        "each task and the episodes (default: abs,mpd,ars)",
+    )  # fmt: skip
     parser.add_argument("--seeds", default="0-4", help="e.g. 0-4 or 0,3,7-9 (default: 0-4)")
     parser.add_argument("--episodes", type=int, help="training episodes per run (default: as `abps train`)")
     parser.add_argument(
@@ -114,22 +123,37 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _grid(arguments: argparse.Namespace) -> Grid:
-    tasks, searches = parse_names(arguments.tasks), parse_names(arguments.searches)
+    tasks, listed = parse_names(arguments.tasks), listed_searches(parse_names(arguments.searches))
+    if listed.note and not arguments.quiet:
+        print(listed.note, file=sys.stderr)
+    searches = listed.names
     if arguments.episodes is not None and arguments.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, got {arguments.episodes}")
     named = GRIDS.get(arguments.grid, NamedGrid((), "cpu"))
     axes = tuple(axis for axis in named.axes if axis.names[0].partition(".")[0] in searches)
     if arguments.grid and not any(set(axis.tasks) & set(tasks) for axis in axes):
         raise ConfigError(f"the grid {arguments.grid} says nothing about these tasks and searches")
+    fixed, episodes = dict(map(parse_assignment, arguments.fixed)), arguments.episodes or DEFAULT_EPISODES
     return Grid(
         tasks=tasks,
         searches=searches,
         seeds=parse_seeds(arguments.seeds),
-        episodes=dict.fromkeys(tasks, arguments.episodes or DEFAULT_EPISODES),
+        episodes=dict.fromkeys(tasks, episodes),
         preset=arguments.preset or named.preset,
+        auto=_chosen(tasks, fixed, episodes, quiet=arguments.quiet) if AUTO in searches else {},
         axes=(*axes, *map(parse_axis, arguments.axis)),
-        fixed=dict(map(parse_assignment, arguments.fixed)),
+        fixed=fixed,
     )
+
+
+def _chosen(tasks: Sequence[str], fixed: Mapping[str, str], episodes: int, *, quiet: bool) -> dict[str, str]:
+    """The search that suits every task."""
+    from abps.tasks.gym import make_task
+
+    budget = BudgetConfig(episodes=episodes)
+    mine = {name.removeprefix("task."): text for name, text in fixed.items() if name.startswith("task.")}
+    chosen = {task: choose_search(make_task(task, **mine).spec, budget) for task in tasks}
+    return {task: choice.announce(f"{task}: ", quiet=quiet) for task, choice in chosen.items()}
 
 
 def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from abps.cli.values import read_values
 from abps.errors import ConfigError
 from abps.registry import KINDS, find, kind_of
 
-__all__ = ["Words", "named_value", "options_of", "parse", "split_words"]
+__all__ = ["Words", "named_value", "options_of", "parse", "parse_known", "split_words"]
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
 
@@ -101,6 +101,12 @@ def parse(
     _check_words(words, known, nodes)
     parsed = read_values(nodes, words.given, known, words.positionals)
     return [node.build(getattr(parsed, f"group_{number}")) for number, node in enumerate(nodes)]
+
+
+def parse_known(words: Words, groups: Sequence[Group], *, command: str) -> list[Any]:
+    """As `parse`, of the options that these groups have; the others are left for later."""
+    known = _table(_nodes(groups, words.last()))
+    return parse(words._replace(given=tuple(pair for pair in words.given if pair[0] in known)), groups, command=command)
 
 
 def _nodes(groups: Sequence[Group], chosen: Mapping[str, str] | Sequence[str]) -> list[Node]:

@@ -30,4 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
     for row in rows:
         print(f"{row['name']:10} {row['env']:22} {row['gamma']:6} {row['paper_episodes']:22}")
     print("\nAppend -v5 for the newer physics (hopper-v5). Any Gymnasium id or module:factory is a task too.")
+    print(
+        "Which search suits a task: --search auto chooses; `abps compare --help` and docs/guides/which_search.md tell."
+    )
     return 0

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abps.cli.helptext import all_help, short_help
-from abps.cli.options import Words, named_value, parse, split_words
+from abps.cli.options import Words, named_value, parse, parse_known, split_words
 from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.run.config import RunConfig
 from abps.run.settings_file import NOTHING, FileSettings, read_settings_file
+from abps.search.auto import AUTO, choose_search
 from abps.search.base import SearchConfig
 from abps.search.budget import DEFAULT_EPISODES, BudgetConfig
 from abps.search.registry import SEARCHES, search_config
@@ -25,6 +26,7 @@ from abps.words import count
 __all__ = [
     "DEFAULT_EPISODES",
     "HELP",
+    "SEARCH_HELP",
     "TrainArguments",
     "as_interrupt",
     "flat_config",
@@ -33,6 +35,7 @@ __all__ = [
     "run",
     "train_and_tell",
     "train_groups",
+    "with_settings",
 ]
 
 HELP = "Train a policy on a task. The run is saved after every episode; `abps resume` goes on with it."
@@ -40,6 +43,8 @@ HELP = "Train a policy on a task. The run is saved after every episode; `abps re
 USAGE = "abps train TASK [--search NAME] [--seed N] [--episodes N] [any other setting]"
 
 FOOTER = "`abps train TASK --search NAME --help-all` lists every setting, and the parts to choose from."
+
+SEARCH_HELP = f"{', '.join(SEARCHES)}, auto, or module:Name of your own"
 
 OTHER_SEARCH = ", not of the chosen one"
 
@@ -51,7 +56,7 @@ class TrainArguments:
     """What `abps train` takes beside settings."""
 
     task: str = positional("TASK", "a name from `abps tasks`, a Gymnasium id, or module:factory")
-    search: str = setting("abs", f"{', '.join(SEARCHES)}, or module:Name of your own")
+    search: str = setting("abs", SEARCH_HELP)
     preset: str = setting("cpu", "cpu: for ordinary computers; paper: as published")
     seed: int = setting(0, "everything random derives from it")
     runs: Path = setting(Path("runs"), "folder of all runs")
@@ -66,12 +71,13 @@ class TrainArguments:
 def run(argv: Sequence[str]) -> int:
     """Do what the words say; return the exit code."""
     groups, words = train_groups(argv)
+    chosen = groups[0].config.search
     if print_help(words, USAGE, HELP, groups, FOOTER):
         return 0
     arguments, budget, run_config, task, search = parse(
-        words, groups, command="train", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
+        words, groups, command="train", elsewhere=lambda: other_searches(chosen), hint=OTHER_SEARCH
     )
-    return _train(arguments, budget, run_config, task, search)
+    return _train(replace(arguments, search=chosen), budget, run_config, task, search)
 
 
 def train_groups(argv: Sequence[str]) -> tuple[list[Group], Words]:
@@ -80,16 +86,33 @@ def train_groups(argv: Sequence[str]) -> tuple[list[Group], Words]:
     file = read_settings_file(config) if config else NOTHING
     search = named_value(argv, "--search", file.search or "abs")
     preset = named_value(argv, "--preset", "cpu")
-    words = split_words(argv, _groups("", search, preset, NOTHING))
+    words = split_words(argv, _groups("", with_settings(search), preset, NOTHING))
     if not words.positionals and file.task_name:
         words = words._replace(positionals=(file.task_name,))
     task = words.positionals[0] if words.positionals else ""
+    if search == AUTO:
+        search = _chosen(words, task, file)
     return _groups(task, search, preset, file), words
 
 
-def other_searches(argv: Sequence[str]) -> dict[str, list[SearchConfig]]:
+def with_settings(search: str) -> str:
+    """A search whose settings can be told: for `auto`, before it has chosen, those of the default one."""
+    return "abs" if search == AUTO else search
+
+
+def _chosen(words: Words, task: str, file: FileSettings) -> str:
+    """The search that suits the task and the budget; the default one where only help is wanted, or no task is named."""
+    from abps.tasks.gym import make_task
+
+    if not task or {"-h", "--help", "--help-all"} & {flag for flag, _ in words.given}:
+        return "abs"
+    groups = _groups(task, "abs", "cpu", file._replace(search="", settings={}))[:-1]
+    arguments, budget, _, config = parse_known(words, groups, command="train")
+    return choose_search(make_task(config).spec, budget).announce(quiet=arguments.quiet)
+
+
+def other_searches(chosen: str) -> dict[str, list[SearchConfig]]:
     """The settings of all searches but the chosen one, for a sentence about an option that is theirs."""
-    chosen = named_value(argv, "--search", "abs")
     return {f"the search {name}": [search_config(name)] for name in SEARCHES if name != chosen}
 
 

@@ -23,6 +23,7 @@ from abps.run.journal import Journal
 from abps.run.run import Run, open_run, parameters_crc
 from abps.run.start import prepare_start
 from abps.run.trajectory_files import read_trajectory
+from abps.search.auto import AUTO, choose_search
 from abps.search.base import Metrics, Query, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.registry import search_config
@@ -39,6 +40,7 @@ __all__ = [
     "extend_hardware_run",
     "hardware_spec",
     "open_hardware_run",
+    "robot_spec",
 ]
 
 HARDWARE_ID = "real-hardware"
@@ -87,7 +89,7 @@ def create_hardware_run(
         path: where; there must be no run yet.
         task: its `name`, `gamma`, `horizon`, `reward_scale` and `limits` count; its `id` does not.
         hardware: sizes and bounds.
-        search: a name of the registry.
+        search: a name of the registry, or `auto`.
         config: the search's settings; None takes those of the preset `cpu`.
         budget: when the search stops asking; None: never.
         seed: everything random in the search derives from it.
@@ -100,6 +102,8 @@ def create_hardware_run(
     """
     if (path / "config.yaml").exists():
         raise RunError(f"there is a run in {path} already; `abps ask {path}` goes on with it")
+    if search == AUTO:
+        search = choose_search(robot_spec(task, hardware), budget).announce()
     settings = RunSettings(
         task=replace(task, id=HARDWARE_ID, name=task.name or "robot"),
         search=search,
@@ -122,9 +126,17 @@ def hardware_spec(settings: RunSettings) -> TaskSpec:
         RunError: the run belongs to a simulator.
         ConfigError: the bounds are not bounds.
     """
-    task, hardware = settings.task, settings.hardware
-    if hardware is None:
+    if settings.hardware is None:
         raise RunError("this run belongs to a simulated task; go on with `abps resume`")
+    return robot_spec(settings.task, settings.hardware)
+
+
+def robot_spec(task: TaskConfig, hardware: HardwareConfig) -> TaskSpec:
+    """The spec of a system that is described by its task and its sizes.
+
+    Raises:
+        ConfigError: the bounds are not bounds.
+    """
     return TaskSpec(
         name=task.name,
         observation_dim=hardware.observations,

@@ -9,6 +9,7 @@ from abps.keywords import keywords_texts
 from abps.run.config import RunConfig
 from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
 from abps.run.files import read_bounded
+from abps.search.auto import AUTO
 from abps.search.base import SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import from_dict
@@ -59,7 +60,7 @@ class FileSettings(NamedTuple):
         Raises:
             ConfigError: they are those of another search.
         """
-        if self.search and self.search != search:
+        if self.search not in ("", AUTO, search):
             raise ConfigError(
                 f"{self.path} has settings of the search {self.search!r}, and {search!r} is wanted; leave the search "
                 "out to take the file's"

@@ -1,18 +1,36 @@
-"""The searches by name: the one table that the command line, the documentation and the contract tests go through."""
+"""The searches by name: the one table that the command line, the documentation and the contract tests go through.
 
-from collections.abc import Callable
+Two further words stand for searches: `all` for every one that is installed, `auto` for the one that suits (`auto.py`).
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from abps.errors import AbpsError, ConfigError
 from abps.policies.start import InitialLike, read_start
 from abps.registry import KINDS, check_part, import_object, kind_of, nearest
+from abps.search.auto import AUTO, choose_search
 from abps.search.base import Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import from_dict
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["PRESETS", "SEARCHES", "SearchEntry", "make_search", "register_search", "search_config"]
+__all__ = [
+    "ALL",
+    "PRESETS",
+    "SEARCHES",
+    "ListedSearches",
+    "SearchEntry",
+    "listed_searches",
+    "make_search",
+    "register_search",
+    "search_config",
+]
+
+ALL = "all"
+"""In a list of searches: every one that is installed."""
 
 PRESETS = ("cpu", "paper")
 """`cpu`: for ordinary computers; `paper`: as published."""
@@ -27,30 +45,127 @@ class SearchEntry:
 
     recipe: str | Recipe
     summary: str
+    suits: str = ""
+    """What it is for, in a few words, as measured (docs/guides/which_search.md)."""
+    needs: str = ""
+    """A package that an extra of abps brings; "": none."""
+    extra: str = ""
+    """The extra that brings it."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can run here."""
+        return not self.needs or find_spec(self.needs) is not None
 
 
 SEARCHES: dict[str, SearchEntry] = {
-    "abs": SearchEntry("abps.search.recipes:abs_recipe", "Augmented Bayesian Search (the paper)"),
-    "mpd": SearchEntry("abps.search.recipes:mpd", "most probable descent, constant mean"),
-    "gibo": SearchEntry("abps.search.recipes:gibo", "gradient-information Bayesian optimisation"),
-    "ddpgn": SearchEntry("abps.search.recipes:ddpgn", "ablation: the critics' gradient alone"),
-    "ars": SearchEntry("abps.search.recipes:ars", "augmented random search"),
-    "cma": SearchEntry("abps.search.recipes:cma", "CMA-ES, by pycma (needs abps[peers])"),
-    "es": SearchEntry("abps.search.recipes:es", "OpenAI-ES: mirrored perturbations and Adam"),
-    "snes": SearchEntry("abps.search.recipes:snes", "separable natural evolution strategy"),
-    "pso": SearchEntry("abps.search.recipes:pso", "particle swarm"),
-    "turbo": SearchEntry("abps.search.box_recipes:turbo", "trust-region Bayesian optimisation"),
-    "crbo": SearchEntry("abps.search.box_recipes:crbo", "confidence-region (cautious) Bayesian optimisation"),
-    "klbo": SearchEntry("abps.search.box_recipes:klbo", "local Bayesian optimisation of a search distribution"),
-    "rducb": SearchEntry("abps.search.box_recipes:rducb", "Bayesian optimisation by random decompositions"),
+    "abs": SearchEntry(
+        "abps.search.recipes:abs_recipe",
+        "Augmented Bayesian Search (the paper)",
+        "the default: first or level with the first up to 100 episodes, at any number of weights",
+    ),
+    "mpd": SearchEntry(
+        "abps.search.recipes:mpd",
+        "most probable descent, constant mean",
+        "ABS without critics; hundreds of episodes on large tasks (Ant)",
+    ),
+    "gibo": SearchEntry(
+        "abps.search.recipes:gibo",
+        "gradient-information Bayesian optimisation",
+        "as mpd, with steps of a fixed length; hundreds of episodes (HalfCheetah)",
+    ),
+    "ddpgn": SearchEntry(
+        "abps.search.recipes:ddpgn",
+        "ablation: the critics' gradient alone",
+        "an ablation, to see what the critics do alone",
+    ),
+    "ars": SearchEntry(
+        "abps.search.recipes:ars",
+        "augmented random search",
+        "a thousand episodes and more, many workers",
+    ),
+    "cma": SearchEntry(
+        "abps.search.recipes:cma",
+        "CMA-ES, by pycma (needs abps[peers])",
+        "up to ten weights or so, a hundred episodes and more",
+        needs="cma",
+        extra="peers",
+    ),
+    "es": SearchEntry(
+        "abps.search.recipes:es",
+        "OpenAI-ES: mirrored perturbations and Adam",
+        "hundreds of episodes, many workers",
+    ),
+    "snes": SearchEntry(
+        "abps.search.recipes:snes",
+        "separable natural evolution strategy",
+        "the evolution strategy to try first: few weights, quadrotor and Swimmer",
+    ),
+    "pso": SearchEntry(
+        "abps.search.recipes:pso",
+        "particle swarm",
+        "up to ten weights or so, a hundred episodes; behind snes and cma",
+    ),
+    "turbo": SearchEntry(
+        "abps.search.box_recipes:turbo",
+        "trust-region Bayesian optimisation",
+        "Swimmer, Hopper and HalfCheetah in a hundred episodes; poor on the small tasks",
+    ),
+    "crbo": SearchEntry(
+        "abps.search.box_recipes:crbo",
+        "confidence-region (cautious) Bayesian optimisation",
+        "HalfCheetah and Walker2d; a policy that stays at least as good as its start",
+    ),
+    "klbo": SearchEntry(
+        "abps.search.box_recipes:klbo",
+        "local Bayesian optimisation of a search distribution",
+        "up to ten weights or so, tens of episodes; behind abs and snes",
+    ),
+    "rducb": SearchEntry(
+        "abps.search.box_recipes:rducb",
+        "Bayesian optimisation by random decompositions",
+        "a return that is a sum over few weights each; no measured task is",
+    ),
 }
+
+
+class ListedSearches(NamedTuple):
+    """The searches that a list of names stands for."""
+
+    names: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Those that `all` leaves out, because a package is not installed."""
+
+    @property
+    def note(self) -> str:
+        """One sentence about what is missing; "": nothing is."""
+        if not self.missing:
+            return ""
+        extras = sorted({SEARCHES[name].extra for name in self.missing})
+        which = ", ".join(self.missing)
+        return f"left out, because a package is missing: {which} (pip install 'abps[{','.join(extras)}]')"
+
+
+def listed_searches(names: Iterable[str]) -> ListedSearches:
+    """Names of searches, each once; `all` stands for every registered one that is installed.
+
+    Example:
+        >>> from abps.search.registry import listed_searches
+        >>> listed_searches(["ars", "abs", "ars"]).names
+        ('ars', 'abs')
+    """
+    wanted = list(names)
+    known = [name for name, entry in SEARCHES.items() if entry.installed]
+    missing = tuple(name for name in SEARCHES if name not in known) if ALL in wanted else ()
+    every = [other for name in wanted for other in (known if name == ALL else [name])]
+    return ListedSearches(tuple(dict.fromkeys(every)), tuple(name for name in missing if name not in wanted))
 
 
 def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
     """Make a search known by name: `recipe(task, preset)` gives its settings.
 
     Raises:
-        ConfigError: the name is taken by another search.
+        ConfigError: the name is taken.
 
     Example:
         >>> import abps
@@ -65,6 +180,8 @@ def register_search(name: str, recipe: Recipe, summary: str = "") -> None:
     """
     if not callable(recipe):
         raise ConfigError(f"a recipe is a function of task and preset that gives settings, got {recipe!r:.80}")
+    if name in (ALL, AUTO):
+        raise ConfigError(f"{name!r} stands for other searches already; choose another name")
     known = SEARCHES.get(name)
     if known is not None and known.recipe is not recipe:
         raise ConfigError(f"there is a search {name!r} already; choose another name")
@@ -92,6 +209,8 @@ def search_config(search: str, task: str = "", preset: str = "cpu") -> SearchCon
         raise ConfigError(f"a search is a name ({', '.join(SEARCHES)}) or module:Name, got {search!r:.80}")
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}{nearest(preset, PRESETS)}")
+    if search in (ALL, AUTO):
+        raise ConfigError(f"{search!r} is no search with settings of its own; name one of {', '.join(SEARCHES)}")
     recipes: dict[str, Any] = {name: part for name, part in KINDS["search"].items() if isinstance(part, type)}
     recipes |= {name: entry.recipe for name, entry in SEARCHES.items()}
     if search not in recipes and ":" not in search:
@@ -128,7 +247,8 @@ def make_search(
     """Make a search.
 
     Args:
-        search: a name (see `search_config`), or settings.
+        search: a name (see `search_config`), settings, or `auto`: the search that suits the spec and the budget; what
+            it chose is printed, and the search's `name`.
         spec: sizes, bounds, discount and horizon of the task.
         config: settings; None takes those of the preset `cpu` for the task that `spec` names.
         seed: everything random in the search derives from it.
@@ -153,6 +273,8 @@ def make_search(
     """
     if not isinstance(spec, TaskSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"a search is made for a TaskSpec (`abps.make_task(...).spec`), got {spec!r:.80}")
+    if search == AUTO:
+        search = choose_search(spec, budget).announce()
     if isinstance(search, SearchConfig):
         made = search.make(spec, seed=seed, budget=budget)
     else:

@@ -18,6 +18,7 @@ from abps.errors import ConfigError
 from abps.registry import kind_of
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, run_path
+from abps.search.auto import AUTO
 from abps.search.budget import BudgetConfig
 from abps.search.registry import PRESETS, SEARCHES, search_config
 from abps.settings import Part, with_changes
@@ -65,6 +66,8 @@ class Grid:
     axes: tuple[Axis, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
     """Settings that hold for all cells they apply to, by dotted name; they do not make a variant."""
+    auto: Mapping[str, str] = field(default_factory=dict)
+    """The search that the name `auto` stands for, per task."""
 
 
 class Cell(NamedTuple):
@@ -120,7 +123,8 @@ def make_cells(grid: Grid, root: Path) -> list[Cell]:
     """
     _check(grid)
     cells: dict[Path, Cell] = {}
-    for seed, task, search in itertools.product(grid.seeds, grid.tasks, grid.searches):
+    for seed, task, name in itertools.product(grid.seeds, grid.tasks, grid.searches):
+        search = grid.auto[task] if name == AUTO else name
         for settings in _variants(grid, task, search, seed):
             path = run_path(root, settings)
             known = cells.setdefault(path, Cell(len(cells), path, settings))
@@ -197,16 +201,18 @@ def _split(name: str) -> tuple[str, str]:
 def _check(grid: Grid) -> None:
     if not (grid.tasks and grid.searches and grid.seeds):
         raise ConfigError("a grid needs at least one task, one search and one seed")
-    for search in grid.searches:
+    searches = [name for name in grid.searches if name != AUTO]
+    searches += [name for name in grid.auto.values() if AUTO in grid.searches and name not in searches]
+    for search in searches:
         search_config(search)
     axes = [name for axis in grid.axes for name in axis.names]
     for name in (*axes, *grid.fixed):
         owner, setting = _split(name)
-        if owner in SEARCHES and owner not in grid.searches:
+        if owner in SEARCHES and owner not in searches:
             raise ConfigError(f"{name} is a setting of {owner}, which is not among the searches of this grid")
-        if name != "preset" and (owner not in (*grid.searches, *OWNERS) or not setting):
+        if name != "preset" and (owner not in (*searches, *OWNERS) or not setting):
             raise ConfigError(
-                f"cannot tell whose setting {name!r} is; begin it with a search ({', '.join(grid.searches)}), with "
+                f"cannot tell whose setting {name!r} is; begin it with a search ({', '.join(searches)}), with "
                 f"{', '.join(OWNERS)}, or write preset alone"
             )
     if twice := sorted({name for name in axes if name in grid.fixed}):
