@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 
 from abps.critics import episodic
@@ -348,3 +350,53 @@ def test_members_are_all_pairs_of_reach_and_ridge() -> None:
 def test_wrong_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="critics"):
         EpisodicLstd(**changes)
+
+
+# ---- blocks of steps ---------------------------------------------------------
+
+
+@given(lengths=st.lists(st.integers(1, 450), min_size=1, max_size=8), most=st.integers(1, 2000), seed=st.integers(0, 9))
+def test_blocks_hold_every_step_once_or_leave_out_whole_blocks(lengths: list[int], most: int, seed: int) -> None:
+    last = np.zeros(sum(lengths), dtype=bool)
+    ends = np.cumsum(lengths)
+    last[ends - 1] = True
+    places, real = episodic._blocks(last, most, np.random.default_rng(seed))
+    steps = places[real]
+    assert len(np.unique(steps)) == len(steps)
+    assert np.isin(ends - 1, steps).all()
+    for row, kept in zip(places, real, strict=True):
+        assert np.all(np.diff(row[kept]) == 1)
+        assert not last[row[kept][:-1]].any()  # A block never crosses the end of an episode.
+    if len(last) <= most:
+        assert len(steps) == len(last)
+    else:
+        assert len(steps) <= max(most, episodic.BLOCK * len(lengths))
+
+
+def test_the_systems_are_those_of_a_naive_loop() -> None:
+    """Traces, sums and targets step by step, in Python; a wrong decay is told apart."""
+    critics = fitted(problem(), replay_of(problem(), 5), USUAL)
+    rng = np.random.default_rng(3)
+    m, B, P, F = 4, episodic.BLOCK, 7, 3
+    shapes = [(m, B, P), (m, B, F), (m, B), (m, B)]
+    rows = episodic._Rows(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    systems, targets, squares = critics._sums(rows)
+
+    def naive(gamma: float, decay: float) -> tuple[np.ndarray, np.ndarray]:
+        system, target = np.zeros((P, P)), np.zeros(P)
+        for block in range(m):
+            trace = np.zeros(P)
+            for step in range(B):
+                trace = rows.now[block, step] + decay * trace
+                difference = rows.now[block, step].astype(np.float64)
+                difference[:F] -= gamma * rows.following[block, step]
+                system += rows.weights[block, step] * np.outer(trace, difference)
+                target += rows.weights[block, step] * trace * rows.rewards[block, step]
+        return system, target
+
+    for number, (gamma, trace) in enumerate(critics.reach):
+        system, target = naive(gamma, gamma * trace)
+        np.testing.assert_allclose(systems[number], system, atol=2e-3)
+        np.testing.assert_allclose(targets[number], target, atol=2e-3)
+        assert np.abs(systems[number] - naive(gamma, 0.8 * gamma * trace)[0]).max() > 0.1
+    np.testing.assert_allclose(squares, np.einsum("mbp,mbp,mb->p", rows.now, rows.now, rows.weights), atol=2e-3)

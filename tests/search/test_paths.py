@@ -22,7 +22,7 @@ from abps.steps.adaptive import AdaptiveAscent
 
 Make = Callable[..., Any]
 
-PLAN = PathsAroundCentre(first_paths=3, scouts=1, paths=2, path_size=0.1, path_steps=5, window=9)
+PLAN = PathsAroundCentre(first_paths=3, scouts=1, paths=2, path_shift=0.0, path_size=0.1, path_steps=5, window=9)
 CONFIG = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     observations=RawObservations(),
@@ -78,6 +78,26 @@ def test_larger_paths_move_the_actions_more(lab: Any) -> None:
         _, queries = queries_of(lab, task, replace(CONFIG, plan=replace(PLAN, path_size=size)), stages=1)
         sizes.append(np.std([query.policy.path.knots - query.parameters for query in queries]))
     assert sizes[1] == pytest.approx(4.0 * sizes[0])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_shift_moves_every_action_alike_in_all_states(lab: Any, bias: bool) -> None:
+    """A policy with a bias follows but for saturation; one without cannot (the negative control)."""
+    task, size = lab.lqr(3, 2, horizon=100), 1e-3
+    plan = replace(PLAN, first_paths=1, paths=40, path_shift=size, path_size=0.0, window=60)
+    config = replace(CONFIG, policy=LinearTanh(bias=bias), plan=plan, chart=ActionMetric(ridge=1e-7), states=0)
+    search, queries = queries_of(lab, task, config, stages=2)
+    visits = search.neighbourhood().recent_visits
+    resting = search.policies.actions(search.centre, visits.states, search.normaliser)
+    knots = np.concatenate([query.policy.path.knots for query in queries if query.role == "path"])
+    moved = search.policies.actions(knots, visits.states, search.normaliser)
+    changes = (moved - resting) / task.spec.action_half
+    over_states = changes.std(axis=1).max()
+    if bias:
+        assert np.sqrt(np.mean(np.square(changes.mean(axis=1)))) == pytest.approx(size, rel=0.1)
+        assert over_states < 0.2 * size
+    else:
+        assert over_states > 0.2 * size
 
 
 def test_paths_of_one_stage_differ_and_their_return_is_nobodys(lab: Any) -> None:

@@ -55,7 +55,8 @@ def test_wrong_settings_are_refused(name: str) -> None:
 # ---- paths around the centre ---------------------------------------------
 
 
-PATHS = PathsAroundCentre(first_paths=4, scouts=1, paths=2, path_size=0.2, path_steps=7, window=9)
+PATHS = PathsAroundCentre(first_paths=4, scouts=1, paths=2, path_shift=0.1, path_size=0.2, path_steps=7, window=9)
+SHAPE: dict[str, Any] = {"path_shift": 0.1, "path_size": 0.2, "path_interval": 7}
 FEW = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     chart=ActionMetric(ridge=0.05),
@@ -75,11 +76,11 @@ FEW = LocalSearchConfig(
     ("iteration", "stage", "points", "expected"),
     [
         (0, "", 0, Stage("centre", centre_episodes=1)),
-        (0, "centre", 1, Stage("first 1", paths=1, path_size=0.2, path_interval=7, scout=True)),
-        (0, "first 1", 2, Stage("first 2", paths=1, path_size=0.2, path_interval=7)),
-        (0, "first 3", 4, Stage("first 4", paths=1, path_size=0.2, path_interval=7)),
+        (0, "centre", 1, Stage("first 1", paths=1, **SHAPE, scout=True)),
+        (0, "first 1", 2, Stage("first 2", paths=1, **SHAPE)),
+        (0, "first 3", 4, Stage("first 4", paths=1, **SHAPE)),
         (0, "first 4", 5, None),
-        (1, "", 5, Stage("paths", ahead=True, centre_episodes=1, paths=2, path_size=0.2, path_interval=7)),
+        (1, "", 5, Stage("paths", ahead=True, centre_episodes=1, paths=2, **SHAPE)),
         (1, "paths", 8, None),
         (3, "", 0, Stage("centre", centre_episodes=1)),  # All before failed: nothing is known.
     ],
@@ -96,7 +97,17 @@ def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"first_paths": 0}, {"scouts": -1}, {"paths": 0}, {"path_size": 0.0}, {"path_steps": 0}, {"window": 1}]
+    "wrong",
+    [
+        {"first_paths": 0},
+        {"scouts": -1},
+        {"paths": 0},
+        {"path_size": -0.1},
+        {"path_shift": -0.1},
+        {"path_shift": 0.0, "path_size": 0.0},
+        {"path_steps": 0},
+        {"window": 1},
+    ],
 )
 def test_wrong_settings_of_paths_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -123,6 +134,7 @@ def test_the_first_step_comes_within_ten_episodes_for_any_dimension(lab: Any, st
         ("first_paths", 5, 5),
         ("scouts", 2, 2),
         ("path_size", 0.3, 1),
+        ("path_shift", 0.2, 1),
         ("path_steps", 3, 1),
         ("paths", 1, 5),
         ("window", 3, 4),

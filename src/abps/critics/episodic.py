@@ -41,8 +41,8 @@ MOST_SQUARES = 14
 STEPS_PER_FEATURE, FEWEST_FEATURES = 12, 8
 CONSTANT_RIDGE = 1e-6
 """The value's constant is as good as free: a constant reward must not turn up in the slopes."""
-TRACE_BLOCK = 64
-"""Rows of one product with the decay matrix that makes eligibility traces."""
+BLOCK = 100
+"""Steps in a row that are taken or left out together; eligibility traces begin anew with every block."""
 TRIM, STILL = 0.02, 1e-6
 """Quantiles at which states are trimmed before their scale is measured; spreads below `STILL` count as one."""
 REWARD_QUANTILE, REWARD_REACH = 0.05, 3.0
@@ -63,7 +63,7 @@ class EpisodicLstd(CriticsPart):
     quadratic_ridge: float = setting(1.0, "ridge strength of the advantage's quadratic terms")
     features: int = setting(128, "random features of the state's value, at most")
     off_policy_scale: float = setting(0.3, "departure, in halves of the range, at which a step counts half")
-    rows: int = setting(8000, "steps that are used, at most; more are thinned out evenly")
+    rows: int = setting(6000, "steps that are used, about; of more, blocks in a row are left out evenly")
     replay: int = setting(100_000, "capacity of the replay ring in transitions")
 
     def __post_init__(self) -> None:
@@ -99,18 +99,16 @@ class EpisodicMemory:
 
 
 class _Rows(NamedTuple):
-    """The steps of one episode as the systems take them."""
+    """Steps as the systems take them, in m blocks of B in a row; rows beyond the end of a block have weight 0."""
 
-    value: NDArray[np.float32]
-    """(n + 1, F): value features of all states."""
-    all: NDArray[np.float32]
-    """(n, F + …): features of (s, a)."""
+    now: NDArray[np.float32]
+    """(m, B, P): features of (s, a)."""
+    following: NDArray[np.float32]
+    """(m, B, F): value features of the next state, 0 where the episode terminated."""
     rewards: NDArray[np.float32]
-    going_on: NDArray[np.float32]
-    """(n,): 0 where the episode terminated."""
+    """(m, B)"""
     weights: NDArray[np.float32]
-    kept: NDArray[np.int64]
-    """Rows that are used."""
+    """(m, B)"""
 
 
 class EpisodicCritics(Critics):
@@ -211,54 +209,49 @@ class EpisodicCritics(Critics):
         low, high, unit = _reward_range(rewards)
         departures = self._departures(data.states, data.actions)
         spread = np.maximum(np.sqrt(np.mean(np.square(departures), axis=0)), SPREAD_FLOOR)
-        episodes = self._episodes(data, departures, spread, np.clip(rewards, low, high) / unit, rng)
-        systems, targets, squares = self._sums(episodes)
-        rows = sum(len(part.kept) for part in episodes)
-        return self._solve(systems, targets, squares, spread, unit, episodes[0].value.shape[1], rows)
+        rows = self._rows(data, departures, spread, np.clip(rewards, low, high) / unit, rng)
+        systems, targets, squares = self._sums(rows)
+        used = int(np.count_nonzero(rows.weights))
+        return self._solve(systems, targets, squares, spread, unit, rows.following.shape[2], used)
 
-    def _episodes(
+    def _rows(
         self, data: Transitions, departures: Array, spread: Array, rewards: Array, rng: np.random.Generator
-    ) -> list[_Rows]:
-        """The features of every episode; thinned out when there are too many steps."""
-        config, (rows, columns) = self.config, self._pairs
-        stride = -(-len(rewards) // config.rows)
-        weights = 1.0 / (1.0 + np.square(departures).mean(axis=1) / config.off_policy_scale**2)
-        scaled = np.clip(departures / spread, -ACTION_CLIP, ACTION_CLIP).astype(np.float32)
-        ends = np.flatnonzero(data.last) + 1
-        found = []
-        for start, end in zip([0, *ends[:-1]], ends, strict=True):
-            states = np.concatenate([data.states[start:end], data.next_states[end - 1 : end]])
-            inputs = self._standardised(states).astype(np.float32)
-            value = self._value_features(inputs)
-            u = scaled[start:end]
-            linear = (u[:, :, None] * inputs[:-1, None, :]).reshape(end - start, -1)
-            going_on = np.ones(end - start, dtype=np.float32)
-            going_on[-1] = 0.0 if data.terminated[end - 1] else 1.0
-            kept = np.arange(int(rng.integers(stride)) % (end - start), end - start, stride)
-            if kept[-1] != end - start - 1:
-                kept = np.append(kept, end - start - 1)
-            features = np.concatenate([value[:-1], linear, u[:, rows] * u[:, columns]], axis=1)
-            parts = (rewards[start:end].astype(np.float32), going_on, weights[start:end].astype(np.float32), kept)
-            found.append(_Rows(value, features, *parts))
-        return found
+    ) -> _Rows:
+        """The features of all steps; blocks of them are left out when there are too many."""
+        places, real = _blocks(data.last, self.config.rows, rng)
+        flat = places.ravel()
+        inputs = self._standardised(data.states[flat]).astype(np.float32)
+        going_on = (~data.terminated[flat]).astype(np.float32)
+        following = self._value_features(self._standardised(data.next_states[flat]).astype(np.float32))
+        following *= going_on[:, None]
+        u = np.clip(departures[flat] / spread, -ACTION_CLIP, ACTION_CLIP).astype(np.float32)
+        linear = (u[:, :, None] * inputs[:, None, :]).reshape(len(flat), -1)
+        first, second = self._pairs
+        now = np.concatenate([self._value_features(inputs), linear, u[:, first] * u[:, second]], axis=1)
+        far = np.square(departures[flat]).mean(axis=1) / self.config.off_policy_scale**2
+        weights = (real.ravel() / (1.0 + far)).astype(np.float32)
+        shape = places.shape
+        values = rewards[flat].astype(np.float32).reshape(shape)
+        return _Rows(now.reshape(*shape, -1), following.reshape(*shape, -1), values, weights.reshape(shape))
 
-    def _sums(self, episodes: list[_Rows]) -> tuple[Array, Array, Array]:
-        """The systems (g, P, P), targets (g, P) and squares (P,) summed over episodes, g pairs of γ and λ."""
-        size, values = episodes[0].all.shape[1], episodes[0].value.shape[1]
+    def _sums(self, rows: _Rows) -> tuple[Array, Array, Array]:
+        """The systems (g, P, P), targets (g, P) and squares (P,) summed over steps, g pairs of γ and λ.
+
+        Every system is Zᵀ(Φ − γΦ'), Z the traces; both products are shared by the pairs with the same decay γλ.
+        """
+        size, values = rows.now.shape[2], rows.following.shape[2]
+        now, following = rows.now.reshape(-1, size), rows.following.reshape(-1, values)
+        weights, rewards = rows.weights.reshape(-1, 1), rows.rewards.ravel()
         systems, targets = np.zeros((len(self.reach), size, size)), np.zeros((len(self.reach), size))
-        squares = np.zeros(size)
-        for part in episodes:
-            kept, weights = part.kept, part.weights[part.kept, None]
-            now, following = part.all[kept], part.value[kept + 1] * part.going_on[kept, None]
-            squares += (weights * now**2).sum(axis=0)
+        for decay in {gamma * trace for gamma, trace in self.reach}:
+            traces = now if decay == 0 else np.matmul(_decay_matrix(decay), rows.now).reshape(-1, size)
+            weighted = (traces * weights).T
+            here, ahead, target = weighted @ now, weighted @ following, weighted @ rewards
             for number, (gamma, trace) in enumerate(self.reach):
-                difference = now.copy()
-                difference[:, :values] -= np.float32(gamma) * following
-                traces = _traces(part.all, gamma * trace)[kept] if trace > 0 else now
-                traces = traces * weights
-                systems[number] += traces.T @ difference
-                targets[number] += traces.T @ part.rewards[kept]
-        return systems, targets, squares
+                if gamma * trace == decay:
+                    systems[number], targets[number] = here, target
+                    systems[number][:, :values] -= gamma * ahead
+        return systems, targets, np.einsum("np,np,nz->p", now, now, weights, optimize=True).astype(np.float64)
 
     def _solve(
         self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int, rows: int
@@ -292,26 +285,34 @@ class EpisodicCritics(Critics):
         return failed
 
 
-def _traces(features: NDArray[np.float32], decay: float) -> NDArray[np.float32]:
-    """Eligibility traces z_t = φ_t + γλ z_{t−1} (n, P) of one episode, a block of rows at a time."""
-    reach, powers = _decay_matrix(decay)
-    traces, carried = np.empty_like(features), None
-    for start in range(0, len(features), TRACE_BLOCK):
-        block = features[start : start + TRACE_BLOCK]
-        rows = len(block)
-        part = np.matmul(reach[:rows, :rows], block, out=traces[start : start + rows])
-        if carried is not None:
-            part += powers[:rows, None] * carried
-        carried = part[-1]
-    return traces
+def _blocks(last: NDArray[np.bool_], most: int, rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Steps in blocks of `BLOCK` in a row: their places (m, BLOCK), and which of them are real.
+
+    Episodes are cut from their ends backwards, so that every last block holds the end. With more than `most` steps,
+    blocks are left out evenly, but never the last one of an episode.
+    """
+    ends = np.flatnonzero(last) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    cuts = [np.arange(end, start, -BLOCK) for start, end in zip(starts, ends, strict=True)]
+    stops, firsts = np.concatenate(cuts), np.repeat(starts, [len(cut) for cut in cuts])
+    if stops.sum() and len(last) > most:
+        kept = np.isin(stops, ends)
+        others = np.flatnonzero(~kept)
+        wanted = max(most // BLOCK - int(kept.sum()), 0)
+        if wanted < len(others):
+            chosen = np.floor((np.arange(wanted) + rng.random()) * len(others) / max(wanted, 1)).astype(int)
+            kept[others[chosen]] = True
+            stops, firsts = stops[kept], firsts[kept]
+    places = np.maximum(stops - BLOCK, firsts)[:, None] + np.arange(BLOCK)
+    real = places < stops[:, None]
+    return np.where(real, places, stops[:, None] - 1), real
 
 
 @lru_cache(maxsize=64)
-def _decay_matrix(decay: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Powers of a decay by how many rows lie between two of a block, and by how many since the block before."""
-    lags = np.subtract.outer(np.arange(TRACE_BLOCK), np.arange(TRACE_BLOCK))
-    reach = np.where(lags >= 0, decay ** np.maximum(lags, 0), 0.0).astype(np.float32)
-    return reach, (decay ** np.arange(1, TRACE_BLOCK + 1)).astype(np.float32)
+def _decay_matrix(decay: float) -> NDArray[np.float32]:
+    """(BLOCK, BLOCK): its product with the features of a block are their eligibility traces z_t = φ_t + γλ z_{t−1}."""
+    lags = np.subtract.outer(np.arange(BLOCK), np.arange(BLOCK))
+    return np.where(lags >= 0, decay ** np.maximum(lags, 0), 0.0).astype(np.float32)
 
 
 def _robust_scale(states: NDArray[np.floating]) -> tuple[Array, Array]:

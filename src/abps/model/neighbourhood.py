@@ -61,6 +61,21 @@ class Neighbourhood:
         """Z (n, d): the points in the chart."""
         return self.coordinates.to_chart(self.parameters)
 
+    @cached_property
+    def action_shifts(self) -> Array:
+        """Moves (a, d) in the chart, each of which shifts one action by half its range, alike in all visited states.
+
+        Least squares in the metric F of the actions, F⁻¹ E_s[∂π_j/∂θ] / (a·half_j): for a policy with a bias it is the
+        bias, for any other what comes nearest to one.
+        """
+        visits, centre = self.recent_visits, self.centre
+        if visits is None:
+            raise RuntimeError("shifts of the actions need the visited states of points; keep them (states)")
+        half, weights = centre.spec.action_half, visits.weights / visits.weights.sum()
+        cotangents = np.eye(len(half))[:, None, :] / half * weights[:, None] / len(half)
+        pulled = centre.space.pullback(centre.parameters, visits.states, centre.normaliser, cotangents)
+        return self.coordinates.gradients(pulled)
+
     @property
     def theta(self) -> Array:
         """θ (d,) in the chart."""

@@ -189,11 +189,14 @@ class LocalSearch(Search[LocalSearchConfig]):
         return Proposal(chart.to_parameters(probe.point), "probe")
 
     def _paths(self, stage: Stage) -> list[Proposal]:
-        """Paths through random knots around the centre, each of the stage's size in the chart."""
+        """Paths through random knots around the centre, which shift the actions or change the weights."""
         rng = generator(self.seed, "paths", self.iteration, stage.name)
-        chart, d = self.neighbourhood().coordinates, self.policies.size
-        knots = self.spec.horizon // stage.path_interval + 2
+        near, d = self.neighbourhood(), self.policies.size
+        chart, knots = near.coordinates, self.spec.horizon // stage.path_interval + 2
         moves = stage.path_size / np.sqrt(d) * rng.standard_normal((stage.paths, knots, d))
+        if stage.path_shift > 0:
+            shifts = stage.path_shift * rng.standard_normal((stage.paths, knots, self.spec.action_dim))
+            moves += shifts @ near.action_shifts
         paths = [ParameterPath(chart.to_parameters(chart.centre + move), stage.path_interval) for move in moves]
         role = "scout" if stage.scout else "path"
         return [Proposal(self.centre, role, path=path) for path in paths]

@@ -44,6 +44,8 @@ class Stage:
     """Episodes whose parameters move along a path around the centre."""
     path_size: float = 0.0
     """Root-mean-square length of a path's knots, in the chart."""
+    path_shift: float = 0.0
+    """Root-mean-square shift of every action at a path's knots, alike in all states, in halves of their ranges."""
     path_interval: int = 1
     """Steps between two knots."""
     scout: bool = False
@@ -96,8 +98,11 @@ class PathsAroundCentre(Plan):
     first_paths: int = setting(6, "path episodes before the first step, one after the other")
     scouts: int = setting(3, "how many of these, all but one at most, only show the scale of the sensors")
     paths: int = setting(1, "path episodes before every later step", common=True)
+    path_shift: float = setting(
+        0.12, "shift of the actions, alike in all states, at the knots of a path: halves of their ranges", common=True
+    )
     path_size: float = setting(
-        0.12, "change of the actions at the knots of a path, in halves of their ranges", common=True
+        0.0, "change of the actions by other weights at the knots of a path: halves of their ranges", common=True
     )
     path_steps: int = setting(20, "steps between two knots of a path, at most; a tenth of the horizon if that is less")
     window: int = setting(40, "newest points that the process keeps")
@@ -105,27 +110,23 @@ class PathsAroundCentre(Plan):
     def __post_init__(self) -> None:
         require(self.first_paths >= 1 and self.paths >= 1, "first_paths and paths must be at least 1")
         require(self.scouts >= 0, "scouts must not be negative")
-        require(self.path_size > 0 and self.path_steps >= 1, "need path_size > 0 and path_steps >= 1")
+        require(min(self.path_size, self.path_shift) >= 0, "path_size and path_shift must not be negative")
+        require(self.path_size + self.path_shift > 0, "a path must move: path_size or path_shift must be positive")
+        require(self.path_steps >= 1, "path_steps must be at least 1")
         require(self.window >= 2, "window must be at least 2")
 
     def next(self, situation: Situation) -> Stage | None:
         interval = max(2, min(self.path_steps, situation.horizon // 10))
+        path = {"path_size": self.path_size, "path_shift": self.path_shift, "path_interval": interval}
         if situation.points == 0 and not situation.stage:
             return Stage("centre", centre_episodes=1)
         first = 0 if situation.stage == "centre" else _number_of(situation.stage, "first ")
         if first is not None and first < self.first_paths:
             # One by one: each is laid in the scale of the sensors that those before it showed.
             name, scout = f"first {first + 1}", first < min(self.scouts, self.first_paths - 1)
-            return Stage(name, paths=1, path_size=self.path_size, path_interval=interval, scout=scout)
+            return Stage(name, paths=1, scout=scout, **path)
         if not situation.stage:
-            return Stage(
-                "paths",
-                ahead=True,
-                centre_episodes=1,
-                paths=self.paths,
-                path_size=self.path_size,
-                path_interval=interval,
-            )
+            return Stage("paths", ahead=True, centre_episodes=1, paths=self.paths, **path)
         return None
 
 
