@@ -63,7 +63,7 @@ class EpisodicLstd(CriticsPart):
     quadratic_ridge: float = setting(1.0, "ridge strength of the advantage's quadratic terms")
     features: int = setting(128, "random features of the state's value, at most")
     off_policy_scale: float = setting(0.3, "departure, in halves of the range, at which a step counts half")
-    rows: int = setting(6000, "steps that are used, about; of more, blocks in a row are left out evenly")
+    rows: int = setting(4000, "steps that are used, about; of more, blocks in a row are left out evenly")
     replay: int = setting(100_000, "capacity of the replay ring in transitions")
 
     def __post_init__(self) -> None:
