@@ -3,7 +3,7 @@
     python benchmarks/learning/tuning.py run --task cartpole     # goes on where it stopped; the study is in tune/
     python benchmarks/learning/tuning.py table                   # of everything that was run
 
-A study has 30 trials of 3 runs of 60 episodes, with the default space. Then both settings train with ten fresh seeds,
+A study has 20 trials of 3 runs of 60 episodes, with the default space. Then both settings train with ten fresh seeds,
 and twenty fresh episodes judge each current policy. Results are appended to `tuning.jsonl`, one line per run.
 """
 
@@ -20,7 +20,7 @@ from tasks import make_task as make_env
 import abps
 
 RESULTS = Path(__file__).with_name("tuning.jsonl")
-TRIALS, EPISODES, SEEDS, JUDGING = 30, 60, 3, 20
+TRIALS, EPISODES, SEEDS, JUDGING = 20, 60, 3, 20
 FRESH = range(500, 510)
 
 

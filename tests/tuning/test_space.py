@@ -84,6 +84,14 @@ def test_a_file_gives_ranges_factors_and_choices(tmp_path: Path) -> None:
     assert space.defaults(search_config("abs"))["prior.critics.gammas"] == "0.95,0.99"
 
 
+def test_the_space_of_the_guide_can_be_read(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tuning.md").read_text()
+    (tmp_path / "space.yaml").write_text(guide.partition("```yaml\n")[2].partition("```")[0])
+    space = read_space(tmp_path / "space.yaml", search_config("abs"))
+    assert len(space.entries) == 6
+    assert space.entries["policy.hidden"] == Choice(("8", "16,16"))
+
+
 def test_settings_of_a_kind_that_was_not_chosen_are_left_out() -> None:
     base = search_config("abs")
     space = read_space({"step": ["adaptive", "walk"], "step.length": {"low": 0.001, "high": 0.1},
