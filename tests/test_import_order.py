@@ -26,6 +26,7 @@ ORDER = (
     {"search"},
     {"run"},
     {"study", "export", "testing"},
+    {"tuning"},
     {"api"},
     {"cli"},
     {"__main__"},

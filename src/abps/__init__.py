@@ -35,6 +35,7 @@ __all__ = [
     "TrainedRun",
     "TrainingEvent",
     "Trajectory",
+    "TuningResult",
     "__version__",
     "attempt_episode",
     "choose_search",
@@ -49,6 +50,7 @@ __all__ = [
     "search_config",
     "task_config",
     "train",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from abps.api.compare import Comparison, compare
     from abps.api.train import train
     from abps.api.trained import RunResult, TrainedRun, load
+    from abps.api.tune import tune
     from abps.errors import AbpsError, ConfigError, NumericsError, RunError, ShapeError, TaskError
     from abps.normaliser import Normaliser
     from abps.policies import Policy, load_policy
@@ -75,12 +78,14 @@ if TYPE_CHECKING:
     from abps.tasks.limits import Limits
     from abps.tasks.spec import TaskSpec
     from abps.trajectory import Failed, Trajectory
+    from abps.tuning.results import TuningResult
 
 _HOMES = {
     "abps.api.callbacks": ("TrainingEvent",),
     "abps.api.compare": ("Comparison", "compare"),
     "abps.api.train": ("train",),
     "abps.api.trained": ("RunResult", "TrainedRun", "load"),
+    "abps.api.tune": ("tune",),
     "abps.errors": ("AbpsError", "ConfigError", "NumericsError", "RunError", "ShapeError", "TaskError"),
     "abps.normaliser": ("Normaliser",),
     "abps.policies": ("Policy", "load_policy"),
@@ -100,6 +105,7 @@ _HOMES = {
     "abps.tasks.limits": ("Limits",),
     "abps.tasks.spec": ("TaskSpec",),
     "abps.trajectory": ("Failed", "Trajectory"),
+    "abps.tuning.results": ("TuningResult",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -43,15 +43,16 @@ class Part:
     family: ClassVar[str]
 
 
-def setting(default: Any, help: str, *, common: bool = False) -> Any:
+def setting(default: Any, help: str, *, common: bool = False, tune: bool | None = None) -> Any:
     """A documented field of a settings class.
 
     Args:
         default: its default value; a nested part or group is given as an instance.
         help: meaning, unit and range, the paper's symbol.
         common: whether `--help` shows it; `--help-all` shows every setting.
+        tune: whether `abps tune` varies it when nobody says what to vary; None: when it is common.
     """
-    return field(default=default, metadata={"help": help, "common": common})
+    return field(default=default, metadata={"help": help, "common": common, "tune": tune})
 
 
 def require(condition: bool, message: str) -> None:

@@ -37,6 +37,7 @@ GUIDES = (
     "guides/first_run.md",
     "guides/your_own_environment.md",
     "guides/comparing_searches.md",
+    "guides/tuning.md",
     "guides/cluster.md",
     "hardware.md",
 )

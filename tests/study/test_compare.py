@@ -46,9 +46,10 @@ def test_a_dry_run_lists_every_cell_and_makes_nothing(tmp_path: Path, capsys: py
     assert "6 cells, 6 to run" in text
     assert not (tmp_path / "runs").exists()
     assert main([*arguments, "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [item["cell"] for item in listed] == list(range(6))
-    assert listed[1]["run"].endswith("ars@step=0.02/seed-0")
+    told = json.loads(capsys.readouterr().out)
+    assert [item["cell"] for item in told["cells"]] == list(range(6))
+    assert told["cells"][1]["run"].endswith("ars@step=0.02/seed-0")
+    assert (told["done"], told["failed"], told["missing"], told["report"], told["rows"]) == (0, 0, 6, None, [])
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,11 @@ def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.Captu
     told = json.loads(capsys.readouterr().out)
     assert told["report"] is None
     assert [(row["label"], row["runs"]) for row in told["rows"]] == [("ars", 1)]
+    assert main(command(tmp_path, "--seeds", "0,1", "--dry-run", "--json")) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed.keys() == told.keys()
+    assert listed["rows"] == told["rows"]  # Of what is there already.
+    assert (listed["done"], listed["missing"]) == (1, 1)
 
 
 def test_a_study_runs_once_reports_and_is_extended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

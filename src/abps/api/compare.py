@@ -96,7 +96,7 @@ class Comparison:
         from rich.console import Console
 
         text = io.StringIO()
-        Console(file=text, width=WIDTH, no_color=True).print(summary_table(self._summary))
+        Console(file=text, width=WIDTH, no_color=True, force_jupyter=False).print(summary_table(self._summary))
         failed = "".join(f"failed: {name}: {reason}\n" for name, reason in self.failed.items())
         return text.getvalue() + failed
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "resume": "go on with a run that was interrupted, or train it longer",
     "evaluate": "run fresh episodes of a trained policy",
     "compare": "run a grid of searches, tasks and seeds, and report",
+    "tune": "look for better settings of a search on a task (Optuna)",
     "report": "write one HTML file about runs",
     "figure": "draw a figure of the paper from runs",
     "import": "bring in curves from elsewhere (CSV), to compare with",
@@ -31,7 +32,7 @@ COMMANDS = {
     "doctor": "check the installation",
 }
 
-FROM_SETTINGS = ("train", "resume", "ask")
+FROM_SETTINGS = ("train", "resume", "ask", "tune")
 """Commands whose options are settings (`options.py`); they have `run(argv)`, the others are read by argparse."""
 
 EPILOG = """first steps:

@@ -165,7 +165,10 @@ def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             {"cell": cell.number, "run": str(cell.path), "budget": cell.settings.budget.episodes, **vars(there)}
             for cell, there in zip(cells, found, strict=True)
         ]
-        print(json.dumps(listed))
+        states = [there.state for there in found]
+        done, failed = states.count("done"), states.count("failed") + states.count("conflict")
+        out = {"done": done, "failed": failed, "missing": len(cells) - done - failed, "cells": listed, "report": None}
+        print(json.dumps({**out, "rows": _rows(_runs_of(cells, arguments))}, ensure_ascii=False))
     elif not arguments.quiet:
         for cell, there in zip(cells, found, strict=True):
             budget = cell.settings.budget.episodes
@@ -260,8 +263,7 @@ def _check_tasks(cells: Sequence[Cell]) -> None:
 
 def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
     """Report, and say how it went."""
-    ours = [item.cell.path for item in schedule.states if (item.cell.path / "config.yaml").exists()]
-    runs = load_runs([*ours, *arguments.others]) if ours or arguments.others else []
+    runs = _runs_of([item.cell for item in schedule.states], arguments)
     content: dict[str, Any] = {}
     file = arguments.report or arguments.runs / "report.html"
     if runs and not arguments.no_report:
@@ -292,6 +294,12 @@ def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:
         if failed or missing:
             print(f"Run what is missing with: {shlex.join(['abps', 'compare', *arguments.argv])}", file=sys.stderr)
     return 1 if failed or missing else 0
+
+
+def _runs_of(cells: Sequence[Cell], arguments: argparse.Namespace) -> list[Any]:
+    """What there is of the cells, and the runs to compare them with."""
+    ours = [cell.path for cell in cells if (cell.path / "config.yaml").exists()]
+    return load_runs([*ours, *arguments.others]) if ours or arguments.others else []
 
 
 def _rows(runs: Sequence[Any]) -> list[Any]:

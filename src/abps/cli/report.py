@@ -3,6 +3,8 @@
 import argparse
 import json
 import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from abps.errors import ConfigError
@@ -17,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUNS", help="run directories, or folders with runs in them"
     )
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default: report.html)")
+    parser.add_argument(
+        "--out", type=Path, help="file to write (default: report.html in the folder that is given, or that all share)"
+    )
     parser.add_argument("--title", default="", help="heading of the report")
     parser.add_argument(
         "--threshold", action="append", default=[], metavar="TASK=RETURN",
@@ -35,21 +39,32 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.words import count
 
     thresholds = dict(_threshold(text) for text in arguments.threshold)
-    content = write_report(load_runs(arguments.runs), arguments.out, title=arguments.title, thresholds=thresholds)
+    file = arguments.out or shared_folder(arguments.runs) / "report.html"
+    content = write_report(load_runs(arguments.runs), file, title=arguments.title, thresholds=thresholds)
     unknown = sorted(set(thresholds) - set(content["tasks"]))
     if unknown:
         raise ConfigError(f"--threshold names {', '.join(unknown)}; the runs are of {', '.join(content['tasks'])}")
     if arguments.json:
-        summary = {"out": str(arguments.out), "rows": content["rows"], "warnings": content["warnings"]}
+        summary = {"out": str(file), "rows": content["rows"], "warnings": content["warnings"]}
         print(json.dumps(summary, ensure_ascii=False))
     elif not arguments.quiet:
-        size = arguments.out.stat().st_size / 1e6
-        print(f"wrote {arguments.out} ({size:.1f} MB, {count(len(content['runs']), 'run')})")
+        size = file.stat().st_size / 1e6
+        print(f"wrote {file} ({size:.1f} MB, {count(len(content['runs']), 'run')})")
         for sentence in content["headlines"]:
             print(sentence)
         for item in content["warnings"]:
             print(f"{item['level']}: {item['text']}")
     return 0
+
+
+def shared_folder(runs: Sequence[Path]) -> Path:
+    """The folder of one run or study, or the deepest one that several have in common."""
+    if len(runs) == 1:
+        return runs[0]
+    try:
+        return Path(os.path.commonpath(runs))
+    except ValueError:  # Some are relative to here, some are not.
+        return Path(os.path.commonpath([path.absolute() for path in runs]))
 
 
 def _threshold(text: str) -> tuple[str, float]:

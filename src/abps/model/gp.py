@@ -80,8 +80,8 @@ class GP:
     """The Gaussian process over policy parameters: its kernel, and where its hyper-parameters are looked for."""
 
     kernel: Kernel = setting(SquaredExponential(), "kernel")
-    lengthscale_low: float = setting(0.0025, "lower bound of every lengthscale ℓ_i (the paper's U(a, b))")
-    lengthscale_high: float = setting(0.05, "upper bound of every lengthscale ℓ_i (the paper's U(a, b))")
+    lengthscale_low: float = setting(0.0025, "lower bound of every lengthscale ℓ_i (the paper's U(a, b))", tune=True)
+    lengthscale_high: float = setting(0.05, "upper bound of every lengthscale ℓ_i (the paper's U(a, b))", tune=True)
     shared_lengthscale: bool = setting(False, "one lengthscale for all coordinates instead of one each")
     scale_by_dimension: bool = setting(True, "multiply every lengthscale by √d, as the published experiments did")
     signal_factor: float = setting(3.0, "σ_f is searched in [σ̂_f / factor, σ̂_f · factor]")

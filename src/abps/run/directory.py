@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -276,11 +277,7 @@ def stamp_versions() -> dict[str, str]:
     from abps import __version__
 
     versions = {"abps": __version__, "python": platform.python_version(), "platform": platform.platform()}
-    for package in STAMPED:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
+    versions.update({package: _installed(package) for package in STAMPED})
     versions["cpu"] = _cpu_name()
     versions["commit"] = _commit()
     return versions
@@ -301,6 +298,15 @@ def stamp_changes(path: Path) -> list[str]:
         return [f"{path / 'versions.json'} cannot be read"]
 
 
+@cache
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@cache
 def _cpu_name() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -311,7 +317,9 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+@cache
 def _commit() -> str:
+    """The commit of the code that this process runs, whatever is checked out later."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],

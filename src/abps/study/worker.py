@@ -12,20 +12,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BUSY", "DONE", "FAILED", "INTERRUPTED", "main"]
+__all__ = ["BUSY", "DONE", "FAILED", "INTERRUPTED", "first_line", "main"]
 
 DONE, FAILED, BUSY, INTERRUPTED = 0, 3, 75, 130
 
 
 def main(argv: list[str]) -> int:
     """Carry out one cell; return the exit code."""
-    # A study that was started in the background ignores SIGINT, and its children would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _interrupt)
-    line = sys.stdin.buffer.readline()
+    line = first_line()
     if not line:
         return INTERRUPTED
-    threading.Thread(target=_end_with_the_study, daemon=True).start()
     from abps.errors import AbpsError
     from abps.run.directory import settings_from_document
     from abps.study.cells import BusyError, run_cell
@@ -41,6 +37,17 @@ def main(argv: list[str]) -> int:
         print(error, file=sys.stderr)
         return FAILED
     return DONE
+
+
+def first_line() -> bytes:
+    """What the study has to say; from now on this process ends with it, and on SIGTERM as on Ctrl-C."""
+    # A study that was started in the background ignores SIGINT, and its children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
+    line = sys.stdin.buffer.readline()
+    if line:
+        threading.Thread(target=_end_with_the_study, daemon=True).start()
+    return line
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -1,0 +1,42 @@
+"""`abps report`: where the file goes, and what is said of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, run_new: Call, make_settings: Call) -> Path:
+    for seed in (0, 1):
+        run_new(tmp_path / "runs" / f"seed-{seed}", make_settings(seed=seed, episodes=6))
+    return tmp_path / "runs"
+
+
+def test_a_report_goes_into_the_folder_that_it_is_about(
+    runs: Path, abps: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    for words, folder in (
+        (("runs/seed-0",), "runs/seed-0"),
+        (("runs",), "runs"),
+        ((runs / "seed-0", "runs/seed-1"), str(runs)),
+    ):
+        file = Path(folder) / "report.html"
+        file.unlink(missing_ok=True)
+        answer = abps("report", *words)
+        assert (answer.code, answer.out.splitlines()[0].split(" (")[0]) == (0, f"wrote {file}")
+        assert file.stat().st_size > 10_000
+    assert json.loads(abps("report", "runs/seed-0", "--out", "mine.html", "--json").out)["out"] == "mine.html"
+    assert Path("mine.html").is_file()
+    assert not Path("report.html").exists()
+
+
+def test_a_folder_without_runs_gets_no_report(tmp_path: Path, abps: Call) -> None:
+    answer = abps("report", tmp_path)
+    assert answer.code == 1
+    assert list(tmp_path.iterdir()) == []
