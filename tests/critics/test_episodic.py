@@ -19,6 +19,7 @@ from abps.normaliser import Normaliser
 from abps.policies.linear import ClippedLinear
 from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
+from abps.settings import replace
 from abps.state import restore, save
 from abps.tasks.lqr import LqrSystem
 from abps.tasks.spec import TaskSpec
@@ -400,3 +401,12 @@ def test_the_systems_are_those_of_a_naive_loop() -> None:
         np.testing.assert_allclose(targets[number], target, atol=2e-3)
         assert np.abs(systems[number] - naive(gamma, 0.8 * gamma * trace)[0]).max() > 0.1
     np.testing.assert_allclose(squares, np.einsum("mbp,mbp,mb->p", rows.now, rows.now, rows.weights), atol=2e-3)
+
+
+def test_more_steps_than_rows_are_left_out_of_the_fit() -> None:
+    case = problem()
+    replay = replay_of(case, 2, steps=3 * episodic.BLOCK)
+    parts = [replace(USUAL, rows=rows) for rows in (10**6, 600, 400)]
+    slopes = [fitted(case, replay, part).memory.slopes for part in parts]
+    np.testing.assert_array_equal(slopes[0], slopes[1])
+    assert not np.allclose(slopes[0], slopes[2])

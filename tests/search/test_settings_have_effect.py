@@ -32,6 +32,7 @@ SHOWN_ELSEWHERE = {
     "AdvantagePrior.reset_only_negative": "tests/model/test_prior.py",
     "Droq": "tests/critics/test_droq.py",
     "GP.noise_floor": "tests/model/test_gp.py",
+    "EpisodicLstd.rows": "tests/critics/test_episodic.py, more steps than rows",
     "GP.refit": "tests/search/test_local.py, refits after a probe",
     "Walk.max_steps": "tests/steps/test_walk.py",
     "ScaledDirection.cap": "tests/steps/test_direction.py",

@@ -102,7 +102,7 @@ class PathsAroundCentre(Plan):
         0.12, "shift of the actions, alike in all states, at the knots of a path: halves of their ranges", common=True
     )
     path_size: float = setting(
-        0.03, "change of the actions by other weights at the knots of a path: halves of their ranges", common=True
+        0.03, "change of the actions by other weights at the knots of a path: halves of their ranges"
     )
     path_steps: int = setting(20, "steps between two knots of a path, at most; a tenth of the horizon if that is less")
     window: int = setting(40, "newest points that the process keeps")
