@@ -27,7 +27,7 @@ run: $(VENV)/.installed ## train a policy on a task, say what was learned, and w
 	@if test -e $(RUN)/config.yaml; \
 	then echo "Going on with the run in $(RUN); for a new one: make run SEED=1"; $(BIN)/abps resume $(RUN) --episodes $(EPISODES); \
 	else $(BIN)/abps train $(TASK) --search $(SEARCH) --seed $(SEED) --episodes $(EPISODES) --runs $(RUNS); fi
-	@$(BIN)/abps report $(RUN) --out $(RUN)/report.html
+	@$(BIN)/abps report $(RUN)
 	@$(BIN)/abps evaluate $(RUN) --episodes 10
 	@echo "Look at it: open $(RUN)/report.html in a browser. Every other command: $(BIN)/abps --help"
 

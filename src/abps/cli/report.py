@@ -3,6 +3,8 @@
 import argparse
 import json
 import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from abps.errors import ConfigError
@@ -17,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUNS", help="run directories, or folders with runs in them"
     )
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="file to write (default: report.html)")
+    parser.add_argument("--out", type=Path, help="file to write (default: report.html in RUNS, or in their folder)")
     parser.add_argument("--title", default="", help="heading of the report")
     parser.add_argument(
         "--threshold", action="append", default=[], metavar="TASK=RETURN",
@@ -34,22 +36,28 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.study.report import write_report
     from abps.words import count
 
+    out = arguments.out or _folder(arguments.runs) / "report.html"
     thresholds = dict(_threshold(text) for text in arguments.threshold)
-    content = write_report(load_runs(arguments.runs), arguments.out, title=arguments.title, thresholds=thresholds)
+    content = write_report(load_runs(arguments.runs), out, title=arguments.title, thresholds=thresholds)
     unknown = sorted(set(thresholds) - set(content["tasks"]))
     if unknown:
         raise ConfigError(f"--threshold names {', '.join(unknown)}; the runs are of {', '.join(content['tasks'])}")
     if arguments.json:
-        summary = {"out": str(arguments.out), "rows": content["rows"], "warnings": content["warnings"]}
+        summary = {"out": str(out), "rows": content["rows"], "warnings": content["warnings"]}
         print(json.dumps(summary, ensure_ascii=False))
     elif not arguments.quiet:
-        size = arguments.out.stat().st_size / 1e6
-        print(f"wrote {arguments.out} ({size:.1f} MB, {count(len(content['runs']), 'run')})")
+        size = out.stat().st_size / 1e6
+        print(f"wrote {out} ({size:.1f} MB, {count(len(content['runs']), 'run')})")
         for sentence in content["headlines"]:
             print(sentence)
         for item in content["warnings"]:
             print(f"{item['level']}: {item['text']}")
     return 0
+
+
+def _folder(runs: Sequence[Path]) -> Path:
+    """The folder that all of them are in; that of one is itself."""
+    return runs[0] if len(runs) == 1 else Path(os.path.commonpath([Path(os.path.abspath(path)) for path in runs]))
 
 
 def _threshold(text: str) -> tuple[str, float]:
