@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from abps.words import count, duration, listing, number
+from abps.words import count, duration, first_line, listing, number
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,10 @@ def test_listings_and_durations() -> None:
     assert listing(["a", "b", "c"], 2) == "a, b and 1 more"
     assert listing(["a"], 2) == "a"
     assert [duration(s) for s in (42, 600, 12000, 187200)] == ["42 s", "10 min", "3 h 20 min", "2 d 4 h"]
+
+
+def test_a_long_line_is_cut_between_words_and_says_so() -> None:
+    assert first_line("no motor\nTraceback", 20) == "no motor"
+    assert first_line("the traceback is in `runs/a/failures.log`", 24) == "the traceback is in …"
+    assert first_line("x" * 50, 10) == "x" * 9 + " …"
+    assert first_line("", 10) == ""

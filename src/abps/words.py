@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-__all__ = ["count", "duration", "listing", "number"]
+__all__ = ["count", "duration", "first_line", "listing", "number"]
 
 SMALLEST = 1e-4
 
@@ -31,6 +31,15 @@ def listing(items: Sequence[str], most: int = 5) -> str:
     """The first of `items`, and how many more there are."""
     rest = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + rest
+
+
+def first_line(text: str, most: int) -> str:
+    """The first line of a text; of a longer one whole words, and `…` in place of the rest."""
+    line = (text.strip().splitlines() or [""])[0]
+    if len(line) <= most:
+        return line
+    whole = line[: most - 1].rsplit(" ", 1)[0].rstrip(" ,;:(`") if " " in line[: most - 1] else line[: most - 1]
+    return f"{whole} …"
 
 
 def duration(seconds: float) -> str:

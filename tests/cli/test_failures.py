@@ -47,7 +47,7 @@ def test_the_screen_has_one_sentence_and_the_command_the_traceback(
     assert shown.code == 0
     assert shown.out.count("Traceback") == 1
     assert 'loose_screws.py", line 17, in turn' in shown.out
-    assert "10 times: ValueError: a screw is loose" in shown.out
+    assert "10 attempts: ValueError: a screw is loose" in shown.out
     assert abps("failures", run, "--all").out.count("Traceback") == 10
     told = json.loads(abps("failures", run, "--json").out)
     assert told["reasons"] == {"ValueError: a screw is loose": 10}

@@ -40,3 +40,14 @@ def test_a_folder_without_runs_gets_no_report(tmp_path: Path, abps: Call) -> Non
     answer = abps("report", tmp_path)
     assert answer.code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written_is_one_sentence(
+    abps: Call, tmp_path: Path, make_settings: Call, run_new: Call
+) -> None:
+    run = run_new(tmp_path / "run", make_settings(episodes=8)).path
+    answer = abps("report", run, "--out", tmp_path)
+    assert (answer.code, answer.err) == (1, f"abps report: cannot write the report to {tmp_path}: Is a directory\n")
+    (tmp_path / "file").write_text("")
+    answer = abps("watch", run, "--once", "--tensorboard", tmp_path / "file" / "tb")
+    assert (answer.code, answer.err) == (1, f"abps watch: cannot use {tmp_path / 'file' / 'tb'}: Not a directory\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,7 +156,8 @@ def test_quiet_and_json(abps: Call, here: Path) -> None:
     summary = json.loads(answer.out)
     assert (summary["episodes"], summary["steps"], summary["search"], summary["seed"]) == (4, 40, "ars", 1)
     assert summary["stopped"] == {"episodes": "4 of 4 episodes are used"}
-    assert summary["centre_return"] is not None
+    assert summary["current_return"] <= summary["max_return"]
+    assert summary["failures"] == 0
 
 
 def test_an_existing_run_is_neither_lost_nor_mixed_up(abps: Call, here: Path) -> None:
@@ -284,6 +286,25 @@ def test_a_logger_that_cannot_begin_leaves_no_run_behind(
     assert answer.err == "abps train: TensorBoard logging needs tensorboardX: pip install 'abps[tensorboard]'\n"
     assert [path.name for path in RUN.parent.iterdir()] == (["seed-0"] if there else [])
     assert not there or (RUN / "journal.jsonl").read_bytes() == kept
+
+
+def test_a_search_whose_package_is_missing_leaves_no_run_behind(
+    abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cma", None)
+    answer = abps("train", LQR[0], "--search", "cma", "--episodes", "8")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "abps train: CMA-ES needs the package cma (pycma): pip install 'abps[peers]'\n"
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_number_of_the_progress_bar_is_cut(
+    abps: Call, here: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    answer = abps("train", *LQR, "--episodes", "12")
+    assert re.search(r"12/12 episodes \d:\d\d:\d\d \S+ current -?[\d.]+  best -?[\d.]+\s", answer.err)
 
 
 def test_counts_agree_with_their_nouns(abps: Call, here: Path) -> None:

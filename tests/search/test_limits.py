@@ -66,7 +66,8 @@ def told(query: Any, rng: np.random.Generator, spread: float, fails: float) -> l
         act = query.policy.start()
         actions = [act(row) for row in observations[:-1]]
         rewards = spread * rng.normal(size=steps)
-        outcomes.append(Trajectory.build(observations, actions, rewards, terminated=False, truncated=True))
+        over = rng.random() < 0.3
+        outcomes.append(Trajectory.build(observations, actions, rewards, terminated=over, truncated=not over))
     return outcomes
 
 
@@ -102,7 +103,7 @@ class Witness:
         for matrix in self.matrices(query.policy):
             assert np.abs(matrix).max() <= BOUND * (1 + 1e-6)
             for episode in self.episodes[-limits_module.EPISODES :]:
-                states = episode.observations[:-1].astype(float)
+                states = episode.observations[: -1 if episode.terminated else None].astype(float)
                 before = self.actions(self.reference, self.matrices(self.reference)[0], states)
                 after = self.actions(query.policy, matrix, states)
                 assert np.max(np.abs(after - before) / half) <= CHANGE * (1 + 1e-6)

@@ -64,6 +64,18 @@ def test_a_dry_run_checks_names(words: list[str], message: str, capsys: pytest.C
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_a_missing_package_is_one_sentence_before_anything_runs(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cma", None)
+    words = ["compare", LQR, "--searches", "ars,cma", "--seeds", "0-2", "--runs", str(tmp_path / "runs"), *more]
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert told.err == "abps compare: CMA-ES needs the package cma (pycma): pip install 'abps[peers]'\n"
+    assert (told.out, (tmp_path / "runs").exists()) == ("", False)
+
+
 def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(tmp_path, "--seeds", "0", "--no-report", "--json")) == 0
     told = json.loads(capsys.readouterr().out)

@@ -20,7 +20,7 @@ from abps.study.grid import Cell, Grid, make_cells, parse_seeds
 from abps.study.groups import Row, group_runs, summarise
 from abps.study.records import Run as Record
 from abps.study.records import load_run
-from abps.study.schedule import Schedule, check_conflicts
+from abps.study.schedule import Schedule, check_conflicts, check_searches
 from abps.study.statistics import Estimate
 from abps.study.summary import markdown_table, summary_table
 from abps.tasks.gym import Task, TaskLike, make_task
@@ -163,7 +163,9 @@ def compare(
     keep = TemporaryFolder() if out is None else None
     folder = keep.path if keep is not None else Path(str(out))
     cells = [_with_task(cell, made) for cell in make_cells(grid, folder)]
-    check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
+    there = [find(cell.path, cell.settings) for cell in cells]
+    check_conflicts(cells, there)
+    check_searches(cells, there, {name: task.spec for name, task in made.items()})
     failed = {**_side_by_side(cells, made, jobs), **_one_by_one(cells, made)}
     return _comparison(cells, made, failed, folder, keep)
 

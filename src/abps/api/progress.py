@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 from abps.run.run import Run
 from abps.search.base import Metrics
@@ -17,14 +18,15 @@ class ProgressBar:
     """An observer that draws a progress bar on standard error."""
 
     def __init__(self) -> None:
+        # On a narrow screen the bar shrinks and the name takes two lines; no number is cut.
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("episodes"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[news]}"),
+            TextColumn("[bold]{task.description}", table_column=Column(overflow="fold")),
+            BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=24)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TextColumn("episodes", table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True)),
             console=Console(stderr=True),
             refresh_per_second=4,
         )
@@ -69,7 +71,7 @@ def news(metrics: Metrics) -> str:
     if centre is None:
         centre = metrics.get("centre_return")
     if centre is not None:
-        parts.append(f"centre {centre:.4g}")
+        parts.append(f"current {centre:.4g}")
     if metrics.get("max_return") is not None:
         parts.append(f"best {metrics['max_return']:.4g}")
     scores = [score for score in metrics.get("r2_validation") or [] if score is not None]

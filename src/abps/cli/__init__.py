@@ -114,6 +114,11 @@ def _run(command: str, argv: list[str]) -> int:
         return 2 if isinstance(error, ConfigError) and built_from_settings else 1
     except BrokenPipeError:
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"abps {command}: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"\nabps {command}: interrupted", file=sys.stderr)
         return 130

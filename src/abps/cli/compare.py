@@ -111,7 +111,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Do what the arguments say; 0 only when every cell is done."""
     cells = make_cells(_grid(arguments), arguments.runs)
     if arguments.dry_run:
-        _check_tasks(cells)
+        _check(cells)
         return _list(cells, arguments)
     if arguments.slurm:
         return _print_slurm(cells, arguments)
@@ -229,7 +229,7 @@ def _run_all(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
     from abps.study.schedule import Schedule, check_conflicts
 
     check_conflicts(cells, [find(cell.path, cell.settings) for cell in cells])
-    _check_tasks(cells)
+    _check(cells)
     signal.signal(signal.SIGTERM, as_interrupt)
     view = make_view(quiet=arguments.quiet or arguments.json)
     workers = max(cell.settings.run.workers for cell in cells)
@@ -253,12 +253,14 @@ def _run_all(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
     return _conclude(schedule, arguments)
 
 
-def _check_tasks(cells: Sequence[Cell]) -> None:
-    """Make every task once: a wrong name should be known now, not after an hour."""
+def _check(cells: Sequence[Cell]) -> None:
+    """Make every task and search once: a wrong name or a missing package should be known now, not after an hour."""
+    from abps.study.cells import find
+    from abps.study.schedule import check_searches
     from abps.tasks.gym import make_task
 
-    for config in {cell.settings.task for cell in cells}:
-        make_task(config)
+    specs = {config.name: make_task(config).spec for config in {cell.settings.task for cell in cells}}
+    check_searches(cells, [find(cell.path, cell.settings) for cell in cells], specs)
 
 
 def _conclude(schedule: Any, arguments: argparse.Namespace) -> int:

@@ -37,6 +37,6 @@ def execute(arguments: argparse.Namespace) -> int:
         return 0
     print("\n\n".join(notes if arguments.all else notes[-1:]) + "\n")
     for reason, times in counts.items():
-        print(f"{count(times, 'time')}: {reason}")
+        print(f"{count(times, 'attempt')}: {reason}")
     print(f"All of it is in {arguments.run / FAILURES_FILE}")
     return 0

@@ -206,10 +206,11 @@ def _print_result(result: Any, settings: Any, arguments: Any) -> None:
             "seed": settings.seed,
             "episodes": result.episodes,
             "steps": result.steps,
+            "failures": result.failures,
             "seconds": round(result.seconds, 3),
             "stopped": result.reasons,
-            "centre_return": last.get("eval_return"),
-            "best_return": last.get("max_return"),
+            "current_return": last.get("eval_return"),
+            "max_return": last.get("max_return"),
         }
         print(json.dumps(summary))
         return
@@ -221,5 +222,7 @@ def _print_result(result: Any, settings: Any, arguments: Any) -> None:
         learned = f"the current policy returns {centre:.1f} (mean of fresh episodes), the best one so far {best:.1f}"
     used = f"{count(result.episodes, 'episode')} of {settings.task.name} in {result.seconds:.0f} s"
     print(f"{settings.search} used {used}: {learned}.")
+    if result.failures:
+        print(f"{count(result.failures, 'episode')} failed and gave no return; why: abps failures {result.path}")
     print(f"The run is in {result.path}; look at it with: abps report {result.path}")
     print(f"Train it longer with: abps resume {result.path} --episodes {2 * max(result.episodes, 1)}")

@@ -53,6 +53,8 @@ class TrainingResult(NamedTuple):
     steps: int
     seconds: float
     last: Metrics | None
+    failures: int = 0
+    """Episodes that failed, of all."""
 
 
 def train(
@@ -95,7 +97,8 @@ def _run_to_its_end(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> Tr
     for observer in observers:
         observer.end(run, reasons)
     last = run.metrics.records[-1] if run.metrics.records else None
-    return TrainingResult(run.path, reasons, run.search.episodes, run.search.progress.steps, run.seconds, last)
+    told = run.search.progress
+    return TrainingResult(run.path, reasons, run.search.episodes, told.steps, run.seconds, last, told.failures)
 
 
 def _until_stopped(run: Run, pool: Pool, observers: tuple[Observer, ...]) -> dict[str, str]:

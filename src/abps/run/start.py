@@ -34,14 +34,16 @@ class RunStart(NamedTuple):
 
 
 def prepare_start(source: InitialLike | None, spec: TaskSpec, config: SearchConfig) -> RunStart:
-    """Read what a search is to start from; None: where its class of policies does.
+    """Read what a search is to start from, before anything is written; None: where its class of policies does.
 
-    Beside everything that `read_start` takes: a controller or recorded episodes in files (`demonstrations`).
+    The search is made once, so that one that cannot work here (a package is missing) leaves no run behind. Beside
+    everything that `read_start` takes: a controller or recorded episodes in files (`demonstrations`).
 
     Raises:
-        ConfigError: there is no such policy, or it cannot be one of the search's.
+        ConfigError: there is no such policy, it cannot be one of the search's, or there can be no such search here.
         ShapeError: it belongs to a task of another size.
     """
+    config.make(spec)
     if source is None:
         return RunStart("", {})
     space = PolicySpace(config.policy, spec)

@@ -101,7 +101,8 @@ class LimitKeeper:
     def saw(self, trajectories: Sequence[Trajectory], *, around_centre: bool) -> None:
         """Take in the states of episodes of one query."""
         for trajectory in trajectories:
-            visited = trajectory.observations[:-1]
+            # The last state counts as well, unless the task ended there: no policy acts in it again.
+            visited = trajectory.observations[:-1] if trajectory.terminated else trajectory.observations
             rows = np.unique(np.linspace(0, len(visited) - 1, STATES).astype(int))
             self.memory.states = [*self.memory.states, np.array(visited[rows], dtype=np.float64)][-EPISODES:]
         self.memory.ran = self.memory.ran or (around_centre and len(trajectories) > 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.study.records import Run
-from abps.words import count
+from abps.words import count, first_line
 
 __all__ = ["PANELS", "Finding", "findings"]
 
@@ -282,7 +282,7 @@ def _failures(run: Run) -> Finding | None:
         return None
     share = failed / total
     level = "fair" if share <= 0.1 else "poor"
-    reason = run.episodes.failures[-1][1].splitlines()[0][:120] if run.episodes.failures else "no reason given"
+    reason = first_line(run.episodes.failures[-1][1], 120) if run.episodes.failures else "no reason given"
     return Finding(level, "Failed episodes", f"{failed} of {total} ({share:.0%}); the newest: {reason}.")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from abps.study.groups import Group
 from abps.study.records import Run
 from abps.study.robot import is_robot
-from abps.words import count, listing
+from abps.words import count, first_line, listing, number
 
 __all__ = ["Notice", "warnings"]
 
@@ -50,7 +50,8 @@ def warnings(runs: Sequence[Run], groups: Sequence[Group], *, under_way: bool = 
     broken = [run for run in runs if run.failed_episodes]
     if broken:
         total = sum(run.failed_episodes for run in broken)
-        found.append(Notice("note", f"{count(total, 'episode')} failed and gave no return, in {_names(broken)}"))
+        where = listing([f"{run.name} ({number(run.failed_episodes)})" for run in broken])
+        found.append(Notice("note", f"{count(total, 'episode')} failed and gave no return, in {where}"))
     found += [Notice("warning", f"{run.name}: {note}") for run in runs for note in run.notes]
     return sorted(found, key=lambda notice: ("error", "warning", "note").index(notice.level))
 
@@ -99,4 +100,4 @@ def _duplicate_warnings(group: Group) -> list[Notice]:
 
 
 def _names(runs: Sequence[Run]) -> str:
-    return listing([run.name + (f" ({run.reason.splitlines()[0][:160]})" if run.reason else "") for run in runs])
+    return listing([run.name + (f" ({first_line(run.reason, 160)})" if run.reason else "") for run in runs])

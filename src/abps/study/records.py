@@ -20,6 +20,7 @@ from abps.arrays import Array
 from abps.errors import AbpsError, RunError
 from abps.run.directory import parse_yaml
 from abps.run.files import read_bounded
+from abps.words import count, first_line
 
 __all__ = ["Episodes", "Run", "find_runs", "finite_number", "is_imported", "load_run", "load_runs", "reason_text"]
 
@@ -274,7 +275,7 @@ def _lines(path: Path, notes: list[str], *, required: bool = True) -> list[dict[
         elif number < len(raw) - 1:
             bad += 1
     if bad:
-        notes.append(f"{path.name}: {bad} damaged line{'s' if bad > 1 else ''} left out")
+        notes.append(f"{path.name}: {count(bad, 'damaged line', 'damaged lines')} left out")
     return rows
 
 
@@ -347,4 +348,4 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return first_line(str(error), 200) or type(error).__name__

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.errors import RunError
 from abps.study.diagnostics import PANELS
 from abps.study.gallery import ordered_phases, phases
 from abps.study.groups import (
@@ -79,12 +80,19 @@ def write_report(
         path: the HTML file.
         title: heading of the page; the tasks and searches by default.
         thresholds: task → return that counts as success.
+
+    Raises:
+        RunError: the file cannot be written.
     """
     content = payload(runs, thresholds=thresholds)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # A folder's name may be no valid text at all; that must not cost the report.
-    path.write_bytes(render(content, title=title).encode("utf-8", "replace"))
+    page = render(content, title=title).encode("utf-8", "replace")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(page)
+    except OSError as error:
+        raise RunError(f"cannot write the report to {path}: {error.strerror or error}") from error
     return content
 
 

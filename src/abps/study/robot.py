@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from abps.study.records import Run
-from abps.words import count, number
+from abps.words import count, first_line, number
 
 __all__ = ["RobotState", "is_robot", "robot_state"]
 
@@ -69,7 +69,7 @@ def robot_state(run: Run) -> RobotState:
         best=float(returns[best]) if best >= 0 else math.nan,
         best_episode=best,
         centre=float(known[-1]) if known.size else math.nan,
-        newest_reason=run.episodes.failures[-1][1].splitlines()[0][:120] if run.episodes.failures else "",
+        newest_reason=first_line(run.episodes.failures[-1][1], 120) if run.episodes.failures else "",
     )
 
 

@@ -14,6 +14,7 @@ from abps.study.next_steps import next_steps
 from abps.study.policy_view import film, policy_pictures
 from abps.study.records import Run
 from abps.study.robot import is_robot, robot_state
+from abps.words import first_line
 
 __all__ = ["points_per_run", "run_details", "run_id", "run_summary"]
 
@@ -46,7 +47,7 @@ def run_summary(run: Run, group: Group, most: int) -> dict[str, Any]:
         "label": group.label,
         "seed": run.seed,
         "status": run.status,
-        "reason": run.reason.splitlines()[0][:300] if run.reason else "",
+        "reason": first_line(run.reason, 300),
         "counted": run in group.runs,
         "robot": is_robot(run),
         "budget": run.budget,
@@ -110,7 +111,7 @@ def _episodes(run: Run) -> dict[str, Any]:
             role: {"x": (at := [int(i) for i in keep if episodes.roles[i] == role]), "y": numbers(episodes.returns[at])}
             for role in roles
         },
-        "failed": [[episode, reason.splitlines()[0][:200]] for episode, reason in episodes.failures[-200:]],
+        "failed": [[episode, first_line(reason, 200)] for episode, reason in episodes.failures[-200:]],
         "shown": len(keep),
         "of": len(episodes),
     }

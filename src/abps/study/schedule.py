@@ -5,15 +5,16 @@ directory says so, whoever did it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from abps.errors import ConfigError
 from abps.study.cells import Found, find
 from abps.study.executors.base import Executor, Outcome
 from abps.study.grid import Cell
+from abps.tasks.spec import TaskSpec
 
-__all__ = ["CellState", "Schedule", "check_conflicts"]
+__all__ = ["CellState", "Schedule", "check_conflicts", "check_searches"]
 
 PAUSE = 0.25
 LOOK_EVERY = 2.0
@@ -145,3 +146,19 @@ def check_conflicts(cells: Sequence[Cell], found: Sequence[Found]) -> None:
         "name=value) so that it gets "
         "a place of its own, or move the old runs away."
     )
+
+
+def check_searches(cells: Sequence[Cell], found: Sequence[Found], specs: Mapping[str, TaskSpec]) -> None:
+    """Make the search of every cell that is not done once: what it lacks should be known now, not after an hour.
+
+    Args:
+        cells: all of them.
+        found: what there is of each.
+        specs: by the name of the task.
+
+    Raises:
+        ConfigError: a search cannot work here, e.g. because a package is missing.
+    """
+    wanted = [cell.settings for cell, there in zip(cells, found, strict=True) if there.state != "done"]
+    for settings in {(repr(item.search_config), item.task.name): item for item in wanted}.values():
+        settings.search_config.make(specs[settings.task.name])
