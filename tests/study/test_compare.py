@@ -261,13 +261,13 @@ def test_all_and_auto_stand_for_other_searches(
 ) -> None:
     words = ["compare", f"{LQR},pendulum", "--episodes", "60", "--seeds", "0", "--runs", str(tmp_path), "--dry-run"]
     assert main([*words, "--searches", "all", "--json"]) == 0
-    listed = [Path(item["run"]).parts[-2:-1][0] for item in json.loads(capsys.readouterr().out)]
+    listed = [Path(item["run"]).parts[-2] for item in json.loads(capsys.readouterr().out)["cells"]]
     assert listed == [*SEARCHES, *SEARCHES]
     rule = (auto.Row(3, 1000, "ars", 0.9, "abs", 0.8, 4), auto.Row(10**9, 10**9, "mpd", 0.7, "abs", 0.6, 3))
     monkeypatch.setattr(auto, "RULE", rule)
     assert main([*words, "--searches", "auto,ars", "--axis", "mpd.plan.probes=4,8", "--json"]) == 0
     told = capsys.readouterr()
-    names = ["/".join(Path(item["run"]).parts[-3:-1]) for item in json.loads(told.out)]
+    names = ["/".join(Path(item["run"]).parts[-3:-1]) for item in json.loads(told.out)["cells"]]
     variants = [f"pendulum/mpd@plan.probes={count}" for count in (4, 8)]
     assert names == [f"{LQR.replace(':', '-')}/ars", *variants, "pendulum/ars"]
     assert told.err.splitlines()[0].startswith(f"{LQR}: auto chose ars for 2 weights and 60 episodes")

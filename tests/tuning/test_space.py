@@ -76,7 +76,7 @@ def test_a_file_gives_ranges_factors_and_choices(tmp_path: Path) -> None:
         "prior.critics.gammas: [[0.9], [0.95, 0.99]]\n"
     )
     space = read_space(file, search_config("abs"))
-    assert space.entries["plan.path_size"] == Range(0.06, 0.24, log=True, whole=False)
+    assert space.entries["plan.path_size"] == Range(0.015, 0.06, log=True, whole=False)
     assert space.entries["step.rate"] == Range(0.0, 1.0, log=False, whole=False)
     assert space.entries["plan.paths"] == Range(1.0, 4.0, log=False, whole=True)
     assert space.entries["prior.critics.gammas"] == Choice(("0.9", "0.95,0.99"))

@@ -4,7 +4,7 @@ A plan is asked after every told stage what comes next; None means that the cent
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from abps.settings import Part, require, setting
@@ -117,16 +117,16 @@ class PathsAroundCentre(Plan):
 
     def next(self, situation: Situation) -> Stage | None:
         interval = max(2, min(self.path_steps, situation.horizon // 10))
-        path = {"path_size": self.path_size, "path_shift": self.path_shift, "path_interval": interval}
+        path = Stage("paths", path_size=self.path_size, path_shift=self.path_shift, path_interval=interval)
         if situation.points == 0 and not situation.stage:
             return Stage("centre", centre_episodes=1)
         first = 0 if situation.stage == "centre" else _number_of(situation.stage, "first ")
         if first is not None and first < self.first_paths:
             # One by one: each is laid in the scale of the sensors that those before it showed.
             name, scout = f"first {first + 1}", first < min(self.scouts, self.first_paths - 1)
-            return Stage(name, paths=1, scout=scout, **path)
+            return replace(path, name=name, paths=1, scout=scout)
         if not situation.stage:
-            return Stage("paths", ahead=True, centre_episodes=1, paths=self.paths, **path)
+            return replace(path, ahead=True, centre_episodes=1, paths=self.paths)
         return None
 
 

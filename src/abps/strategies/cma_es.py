@@ -108,6 +108,7 @@ class CmaEs(Strategy):
         require(self.sigma > 0, "sigma must be positive")
 
     def start(self, mean: Array, rng: np.random.Generator) -> CmaMemory:
+        _pycma()  # A missing package is told even if this process had it before.
         restarts = CmaRestarts(mean, self.population)
         memory = _fresh(mean, self.sigma, self.population, np.inf, restarts)
         return replace(memory, restarts=replace(restarts, first_population=memory.population))
