@@ -79,7 +79,11 @@ def run(argv: Sequence[str]) -> int:
     if print_help(words, USAGE, HELP, groups, FOOTER):
         return 0
     arguments, run_config, task, search = parse(
-        words, groups, command="tune", elsewhere=lambda: other_searches(argv), hint=OTHER_SEARCH
+        words,
+        groups,
+        command="tune",
+        elsewhere=lambda: other_searches(named_value(argv, "--search", "abs")),
+        hint=OTHER_SEARCH,
     )
     return _tune(arguments, run_config, task, search, _given(groups[-1], words), argv)
 
