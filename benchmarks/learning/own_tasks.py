@@ -77,13 +77,18 @@ class Bench:
         return float(np.mean([e.total() for e in episodes])), float(np.mean([e.total(0.99) for e in episodes]))
 
 
-def train_search(bench: Bench, search_name: str) -> None:
-    """Ask and tell until the last mark."""
+def settings_of(search_name: str, task: str) -> tuple[str, Any]:
+    """The registered name and the settings of a search of this bench."""
     registered, _, without_bias = search_name.partition("-")
-    config: Any = search_config(registered, bench.task.spec.name)
+    config: Any = search_config(registered, task)
     if registered == "cma":
         config = replace(config, policy=LinearTanh(bias=not without_bias))
-    search = config.make(bench.task.spec, seed=bench.seed, name=registered)
+    return registered, config
+
+
+def train(bench: Bench, config: Any, name: str = "abs") -> None:
+    """Ask and tell until the last mark."""
+    search = config.make(bench.task.spec, seed=bench.seed, name=name)
     while bench.episodes < bench.marks[-1]:
         query = search.ask()
         search.tell(query, [bench.run(query.policy, lambda: search.incumbent) for _ in range(query.episodes)])
@@ -109,7 +114,8 @@ def run(arguments: argparse.Namespace) -> None:
                 if search == "untrained":
                     evaluate_untrained(bench)
                 else:
-                    train_search(bench, search)
+                    registered, config = settings_of(search, task)
+                    train(bench, config, registered)
                 thinking = time.perf_counter() - start - sum(bench.seconds.values())
                 row = {"search": search, "task": task, "seed": seed, "returns": bench.returns}
                 row |= {"seconds_episodes": bench.seconds["episodes"], "seconds_thinking": thinking}
