@@ -22,7 +22,9 @@ from abps.steps.adaptive import AdaptiveAscent
 
 Make = Callable[..., Any]
 
-PLAN = PathsAroundCentre(first_paths=3, scouts=1, paths=2, path_shift=0.0, path_size=0.1, path_steps=5, window=9)
+PLAN = PathsAroundCentre(
+    first_paths=3, scouts=1, paths=2, path_shift=0.0, path_size=0.1, path_steps=5, quick_shift=0.0, window=9
+)
 CONFIG = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     observations=RawObservations(),
@@ -98,6 +100,26 @@ def test_a_shift_moves_every_action_alike_in_all_states(lab: Any, bias: bool) ->
         assert over_states < 0.2 * size
     else:
         assert over_states > 0.2 * size
+
+
+def test_a_quick_shift_is_added_to_the_slow_path(lab: Any) -> None:
+    """Every `quick_steps` another shift of its own size; without it the path goes straight from knot to knot."""
+    task, size, slow = lab.lqr(3, 2, horizon=100), 1e-3, 10
+    shape = {"path_shift": size, "path_size": 0.0, "path_steps": slow, "quick_steps": 2}
+    plan = replace(PLAN, first_paths=1, paths=40, window=60, **shape)
+    wiggles = []
+    for quick in (0.0, size):
+        config = replace(CONFIG, plan=replace(plan, quick_shift=quick), chart=ActionMetric(ridge=1e-7), states=0)
+        search, queries = queries_of(lab, task, config, stages=2)
+        paths = [query.policy.path for query in queries if query.role == "path"]
+        assert {path.interval for path in paths} == {2 if quick else slow}
+        at = np.array([[path.at(step) for step in range(0, 100, 2)] for path in paths])
+        visits = search.neighbourhood().recent_visits
+        actions = search.policies.actions(at.reshape(-1, at.shape[2]), visits.states, search.normaliser)
+        shifts = (actions.mean(axis=1) / task.spec.action_half).reshape(40, 50, 2)
+        wiggles.append(np.diff(shifts, 2, axis=1).reshape(40, -1, 2)[:, np.arange(48) % 5 != 4])
+    assert np.abs(wiggles[0]).max() < 0.1 * size  # Straight between the slow knots, but for the curve of tanh.
+    assert np.sqrt(np.mean(np.square(wiggles[1]))) == pytest.approx(np.sqrt(6.0) * size, rel=0.1)
 
 
 def test_paths_of_one_stage_differ_and_their_return_is_nobodys(lab: Any) -> None:

@@ -55,8 +55,13 @@ def test_wrong_settings_are_refused(name: str) -> None:
 # ---- paths around the centre ---------------------------------------------
 
 
-PATHS = PathsAroundCentre(first_paths=4, scouts=1, paths=2, path_shift=0.1, path_size=0.2, path_steps=7, window=9)
-SHAPE: dict[str, Any] = {"path_shift": 0.1, "path_size": 0.2, "path_interval": 7}
+PATHS = PathsAroundCentre(
+    first_paths=4, scouts=1, paths=2, path_shift=0.1, path_size=0.2, path_steps=7, quick_shift=0.05, quick_steps=3,
+    window=9,
+)  # fmt: skip
+SHAPE: dict[str, Any] = {
+    "path_shift": 0.1, "path_size": 0.2, "path_interval": 7, "quick_shift": 0.05, "quick_interval": 3,
+}  # fmt: skip
 FEW = LocalSearchConfig(
     policy=LinearTanh(bias=True),
     chart=ActionMetric(ridge=0.05),
@@ -94,6 +99,7 @@ def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int)
     stage = PATHS.next(Situation(0, "centre", 0, 1, horizon))
     assert stage is not None
     assert stage.path_interval == interval
+    assert stage.quick_interval == min(3, interval)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +112,8 @@ def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int)
         {"path_shift": -0.1},
         {"path_shift": 0.0, "path_size": 0.0},
         {"path_steps": 0},
+        {"quick_shift": -0.1},
+        {"quick_steps": 0},
         {"window": 1},
     ],
 )
@@ -135,7 +143,9 @@ def test_the_first_step_comes_within_ten_episodes_for_any_dimension(lab: Any, st
         ("scouts", 2, 2),
         ("path_size", 0.3, 1),
         ("path_shift", 0.2, 1),
-        ("path_steps", 3, 1),
+        ("path_steps", 4, 1),
+        ("quick_shift", 0.1, 1),
+        ("quick_steps", 2, 1),
         ("paths", 1, 5),
         ("window", 3, 4),
     ],

@@ -4,11 +4,11 @@ Q(s, a) = V(s) + A(s, u), with u the departure from the centre's action in halve
 
     V = [1 | x | relu(Wx) | x_i x_j]·v,        A = u ⊗ (1, x)·w + u_i u_j·q,        x the standardised, clipped state.
 
-Each pair (γ, λ) of `reach` gives one system of LSTD(λ) (Boyan 2002), solved with each of the value ridges. Short and
-long reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number
-of random features grows with the number of steps. Rewards are clipped to a few times their usual spread, so that one
-runaway episode does not outweigh all others; steps far from the centre's actions count less, as a quadratic fits them
-worse.
+Each pair of a discount γ and a decay γλ of the traces gives one system of LSTD(λ) (Boyan 2002), solved with each of the
+value ridges; systems with the same decay share their products. Short and long reaches err on different tasks: a short γ
+sees the next second without noise, a long one what follows. The number of random features grows with the number of
+steps. Rewards are clipped to a few times their usual spread, so that one runaway episode does not outweigh all others;
+steps far from the centre's actions count less, as a quadratic fits them worse.
 
 Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 """
@@ -55,22 +55,26 @@ class EpisodicLstd(CriticsPart):
 
     episodes: int = setting(24, "newest episodes that are learned from", common=True)
     gammas: tuple[float, ...] = setting((0.95, 0.99), "discounts γ of the members")
-    traces: tuple[float, ...] = setting((0.0, 0.9), "λ of the eligibility traces of the members")
+    traces: tuple[float, ...] = setting((0.6,), "decays γλ of the eligibility traces of the members")
     value_ridges: tuple[float, ...] = setting(
-        (3.0, 300.0), "ridge strengths of the state's value, in steps' worth of data: weaker the more steps there are"
+        (3.0, 30.0), "ridge strengths of the state's value, in steps' worth of data: weaker the more steps there are"
     )
-    slope_ridge: float = setting(0.1, "ridge strength of the advantage's slopes")
+    slope_ridge: float = setting(0.3, "ridge strength of the advantage's slopes")
     quadratic_ridge: float = setting(1.0, "ridge strength of the advantage's quadratic terms")
     features: int = setting(128, "random features of the state's value, at most")
-    off_policy_scale: float = setting(0.3, "departure, in halves of the range, at which a step counts half")
-    rows: int = setting(4000, "steps that are used, about; of more, blocks in a row are left out evenly")
+    off_policy_scale: float = setting(0.15, "departure, in halves of the range, at which a step counts half")
+    rows: int = setting(8000, "steps that are used, about; of more, blocks in a row are left out evenly")
     replay: int = setting(100_000, "capacity of the replay ring in transitions")
 
     def __post_init__(self) -> None:
         for name in ("episodes", "features", "rows", "replay"):
             require(getattr(self, name) >= 1, f"critics.{name} must be at least 1")
         require(bool(self.gammas) and all(0 < g <= 1 for g in self.gammas), "critics.gammas must be in (0, 1]")
-        require(bool(self.traces) and all(0 <= t <= 1 for t in self.traces), "critics.traces must be in [0, 1]")
+        reach = min(self.gammas)
+        require(
+            bool(self.traces) and all(0 <= t <= reach for t in self.traces),
+            f"critics.traces are decays γλ, so from 0 to the smallest of critics.gammas ({reach:g})",
+        )
         ridges = (*self.value_ridges, self.slope_ridge, self.quadratic_ridge, self.off_policy_scale)
         require(bool(self.value_ridges) and min(ridges) > 0, "critics' ridges and off_policy_scale must be positive")
 
@@ -235,20 +239,20 @@ class EpisodicCritics(Critics):
         return _Rows(now.reshape(*shape, -1), following.reshape(*shape, -1), values, weights.reshape(shape))
 
     def _sums(self, rows: _Rows) -> tuple[Array, Array, Array]:
-        """The systems (g, P, P), targets (g, P) and squares (P,) summed over steps, g pairs of γ and λ.
+        """The systems (g, P, P), targets (g, P) and squares (P,) summed over steps, g pairs of γ and a decay γλ.
 
-        Every system is Zᵀ(Φ − γΦ'), Z the traces; both products are shared by the pairs with the same decay γλ.
+        Every system is Zᵀ(Φ − γΦ'), Z the traces; both products are shared by the pairs with the same decay.
         """
         size, values = rows.now.shape[2], rows.following.shape[2]
         now, following = rows.now.reshape(-1, size), rows.following.reshape(-1, values)
         weights, rewards = rows.weights.reshape(-1, 1), rows.rewards.ravel()
         systems, targets = np.zeros((len(self.reach), size, size)), np.zeros((len(self.reach), size))
-        for decay in {gamma * trace for gamma, trace in self.reach}:
+        for decay in self.config.traces:
             traces = now if decay == 0 else np.matmul(_decay_matrix(decay), rows.now).reshape(-1, size)
             weighted = (traces * weights).T
             here, ahead, target = weighted @ now, weighted @ following, weighted @ rewards
             for number, (gamma, trace) in enumerate(self.reach):
-                if gamma * trace == decay:
+                if trace == decay:
                     systems[number], targets[number] = here, target
                     systems[number][:, :values] -= gamma * ahead
         return systems, targets, np.einsum("np,np,nz->p", now, now, weights, optimize=True).astype(np.float64)

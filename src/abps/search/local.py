@@ -40,7 +40,7 @@ from abps.steps.base import Move, StepInput, StepRule
 from abps.steps.walk import Walk
 from abps.tasks.spec import TaskSpec
 
-__all__ = ["LocalMemory", "LocalSearch", "LocalSearchConfig", "automatic_scale"]
+__all__ = ["LocalMemory", "LocalSearch", "LocalSearchConfig", "automatic_scale", "random_paths"]
 
 
 UNSETTLED_MOVES = 4
@@ -189,15 +189,8 @@ class LocalSearch(Search[LocalSearchConfig]):
         return Proposal(chart.to_parameters(probe.point), "probe")
 
     def _paths(self, stage: Stage) -> list[Proposal]:
-        """Paths through random knots around the centre, which shift the actions or change the weights."""
         rng = generator(self.seed, "paths", self.iteration, stage.name)
-        near, d = self.neighbourhood(), self.policies.size
-        chart, knots = near.coordinates, self.spec.horizon // stage.path_interval + 2
-        moves = stage.path_size / np.sqrt(d) * rng.standard_normal((stage.paths, knots, d))
-        if stage.path_shift > 0:
-            shifts = stage.path_shift * rng.standard_normal((stage.paths, knots, self.spec.action_dim))
-            moves += shifts @ near.action_shifts
-        paths = [ParameterPath(chart.to_parameters(chart.centre + move), stage.path_interval) for move in moves]
+        paths = random_paths(self.neighbourhood(), stage, rng)
         role = "scout" if stage.scout else "path"
         return [Proposal(self.centre, role, path=path) for path in paths]
 
@@ -395,6 +388,34 @@ class LocalSearch(Search[LocalSearchConfig]):
         if self.config.states is not None:
             metrics["step_actions"] = model.neighbourhood.action_change(centre)
         return metrics
+
+
+def random_paths(near: Neighbourhood, stage: Stage, rng: np.random.Generator) -> list[ParameterPath]:
+    """Paths through random knots around the centre, which shift the actions or change the weights.
+
+    A slow shift takes the system to other states; a quick one is hardly foretold by the state it happens in, so that
+    the critics can tell what the action did from where the system was.
+    """
+    spec, chart, size = near.centre.spec, near.coordinates, len(near.theta)
+    interval = stage.path_interval
+    knots = spec.horizon // interval + 2
+    moves = stage.path_size / np.sqrt(size) * rng.standard_normal((stage.paths, knots, size))
+    if stage.path_shift > 0:
+        shifts = stage.path_shift * rng.standard_normal((stage.paths, knots, spec.action_dim))
+        moves += shifts @ near.action_shifts
+    if stage.quick_shift > 0:
+        interval, many = stage.quick_interval, spec.horizon // stage.quick_interval + 2
+        quick = stage.quick_shift * rng.standard_normal((stage.paths, many, spec.action_dim))
+        moves = _interpolated(moves, many, interval / stage.path_interval) + quick @ near.action_shifts
+    return [ParameterPath(chart.to_parameters(chart.centre + move), interval) for move in moves]
+
+
+def _interpolated(knots: Array, count: int, spacing: float) -> Array:
+    """Values (m, count, d) between knots (m, k, d), `spacing` knots apart; after the last knot they stay there."""
+    places = np.minimum(np.arange(count) * spacing, knots.shape[1] - 1.0)
+    first = np.minimum(places.astype(int), knots.shape[1] - 2)
+    share = (places - first)[:, None]
+    return (1.0 - share) * knots[:, first] + share * knots[:, first + 1]
 
 
 def automatic_scale(values: Array) -> float:

@@ -48,6 +48,10 @@ class Stage:
     """Root-mean-square shift of every action at a path's knots, alike in all states, in halves of their ranges."""
     path_interval: int = 1
     """Steps between two knots."""
+    quick_shift: float = 0.0
+    """Root-mean-square of a second shift of every action, drawn anew every `quick_interval` steps."""
+    quick_interval: int = 1
+    """Steps between two knots of the second shift."""
     scout: bool = False
     """Whether the paths only show the scale of the sensors: critics learn from them, the process does not."""
     ahead: bool = False
@@ -99,25 +103,37 @@ class PathsAroundCentre(Plan):
     scouts: int = setting(3, "how many of these, all but one at most, only show the scale of the sensors")
     paths: int = setting(1, "path episodes before every later step", common=True)
     path_shift: float = setting(
-        0.12, "shift of the actions, alike in all states, at the knots of a path: halves of their ranges", common=True
+        0.08, "shift of the actions, alike in all states, at the knots of a path: halves of their ranges", common=True
     )
     path_size: float = setting(
         0.03, "change of the actions by other weights at the knots of a path: halves of their ranges"
     )
     path_steps: int = setting(20, "steps between two knots of a path, at most; a tenth of the horizon if that is less")
+    quick_shift: float = setting(
+        0.08, "a second shift of the actions, with knots every `quick_steps` steps; 0: none, so that motions are smooth"
+    )
+    quick_steps: int = setting(2, "steps between two knots of the second shift")
     window: int = setting(40, "newest points that the process keeps")
 
     def __post_init__(self) -> None:
         require(self.first_paths >= 1 and self.paths >= 1, "first_paths and paths must be at least 1")
         require(self.scouts >= 0, "scouts must not be negative")
         require(min(self.path_size, self.path_shift) >= 0, "path_size and path_shift must not be negative")
+        require(self.quick_shift >= 0 and self.quick_steps >= 1, "need quick_shift >= 0 and quick_steps >= 1")
         require(self.path_size + self.path_shift > 0, "a path must move: path_size or path_shift must be positive")
         require(self.path_steps >= 1, "path_steps must be at least 1")
         require(self.window >= 2, "window must be at least 2")
 
     def next(self, situation: Situation) -> Stage | None:
         interval = max(2, min(self.path_steps, situation.horizon // 10))
-        path = Stage("paths", path_size=self.path_size, path_shift=self.path_shift, path_interval=interval)
+        path = Stage(
+            "paths",
+            path_size=self.path_size,
+            path_shift=self.path_shift,
+            path_interval=interval,
+            quick_shift=self.quick_shift,
+            quick_interval=min(self.quick_steps, interval),
+        )
         if situation.points == 0 and not situation.stage:
             return Stage("centre", centre_episodes=1)
         first = 0 if situation.stage == "centre" else _number_of(situation.stage, "first ")
