@@ -1,19 +1,22 @@
 """Critics from a few fresh path episodes: how well do they know the gradient where a search would ask them?
 
-    python benchmarks/critics/fresh.py truths                     # Monte-Carlo gradients at small tasks, into data/fresh
-    python benchmarks/critics/fresh.py run --methods episodic     # only what is missing, one line of fresh.jsonl each
-    python benchmarks/critics/fresh.py table                      # medians per task and number of episodes
+    python benchmarks/critics/fresh.py truths                # Monte-Carlo gradients of small cases, into data/fresh
+    python benchmarks/critics/fresh.py run --methods all     # only what is missing, one line of fresh.jsonl each
+    python benchmarks/critics/fresh.py table                 # medians per task and number of episodes
 
 A *case* is a policy θ with a Monte-Carlo gradient. Stored cases are the 33 pairs of the critic study (objective: the
 discounted return, γ 0.99, in which their truth was measured; states weigh γᵗ). Small cases are own tasks at θ = 0, at a
 random θ (actions changed by 0.3), and at θ that the default `abs` reached after a few episodes from scratch; their
-objective is the undiscounted return of the horizon, as the search has it, and states weigh alike. Their truth: antithetic
-pairs from the same start, displaced in the chart by 0.05 of half the action range, until the half-split reliability is
-0.9 or the time is up. Cases whose reliability is below 0.8 are not judged.
+objective is the undiscounted return of the horizon, as the search has it, and states weigh alike. Their truth:
+antithetic pairs from the same start, displaced in the chart by 0.05 of half the action range, until the half-split
+reliability is 0.95 or the time is up. Cases whose reliability is below 0.8 are not judged.
 
 At every case a centre episode and 20 path episodes are run twice (two draws), laid one by one as the search lays its
 first paths (policy with bias, raw observations; parts of the library). Critics are fitted to the centre and the first
-N = 5, 10, 20 paths; what is judged is the mean of the members' unit gradients in the chart, as `AscentPrior` takes it.
+N = 5, 10, 20 paths; what is judged is the mean of the members' unit gradients, in the parameters (`plain`) and in the
+chart (`chart`), as `AscentPrior` takes it. The truths of stored pairs were measured by displacements of the parameters,
+and are noisier in the chart: `reliability` of a line is the truth's own in the chart, and `corrected` is `chart`
+divided by its root, where it is at least 0.3.
 
 Shapes: n directions, d parameters, k members.
 """
@@ -24,8 +27,9 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +48,10 @@ from abps.model.chart import ActionMetric
 from abps.model.neighbourhood import Neighbourhood
 from abps.normaliser import Normaliser
 from abps.policies.linear import LinearTanh
-from abps.policies.path import ParameterPath
 from abps.policies.policy import PolicySpace
 from abps.rollouts.episode import run_episode
-from abps.search.local import automatic_scale
-from abps.search.plan import PathsAroundCentre
+from abps.search.local import automatic_scale, random_paths
+from abps.search.plan import PathsAroundCentre, Situation
 from abps.search.recipes import CHART_POINTS, FAST_STATES
 from abps.search.registry import search_config
 from abps.seeding import generator, integer_seed
@@ -56,20 +59,21 @@ from abps.tasks.catalogue import task_config
 from abps.tasks.gym import make_task
 from abps.trajectory import Trajectory
 
-__all__ = ["CASES", "METHODS", "Case", "Sample", "cosines", "sample"]
+__all__ = ["METHODS", "Case", "Sample", "case_of", "judgement", "sample"]
 
 HERE = Path(__file__).parent
 DATA, FRESH, RESULTS = HERE / "data", HERE / "data" / "fresh", HERE / "fresh.jsonl"
 WORK = Path("runs/critic-fresh")
-PATHS, COUNTS, DRAWS = 20, (5, 10, 20), (0, 1)
+COUNTS, DRAWS = (5, 10, 20), (0, 1)
 SIZE, STD = 0.05, 0.01
 """Displacements behind the truths: in the chart (small cases), in the parameters (stored pairs)."""
-RELIABLE, ENOUGH = 0.8, 0.9
-SMALL = {
-    **dict.fromkeys(("cart", "cartpole", "quadrotor", "arm", "chain", "pump", "rooms"), ("zero", "random", "abs20", "abs50")),
-    **dict.fromkeys(("doublependulum", "reacher", "pusher", "pendulum", "swimmer"), ("zero", "random", "abs20", "abs50")),
-    **dict.fromkeys(("cheetah", "hopper", "walker"), ("abs40", "abs100")),
-}  # fmt: skip
+RELIABLE, ENOUGH, LEAST, SPLITS = 0.8, 0.95, 0.3, 4
+PLACES = ("zero", "random", "abs20", "abs50")
+OWN = ("cart", "cartpole", "quadrotor", "arm", "chain", "pump", "rooms")
+OWN += ("doublependulum", "reacher", "pusher", "pendulum", "swimmer")
+SMALL = {**dict.fromkeys(OWN, PLACES), **dict.fromkeys(("cheetah", "hopper", "walker"), ("abs40", "abs100"))}
+PLANS = {"slow": PathsAroundCentre(path_shift=0.12, quick_shift=0.0), "quick": PathsAroundCentre()}
+"""How paths are laid: as until 1b5866e, and with a quick shift."""
 Array = NDArray[np.float64]
 
 
@@ -87,14 +91,9 @@ class Case:
     """Discount of the objective, and of the states' weights."""
 
     @property
-    def group(self) -> str:
-        """Stored or small, and the task."""
-        return self.name.split("-")[0] + ("-stored" if "-mpd-" in self.name else "")
-
-    @property
-    def held_out(self) -> bool:
-        """Seed 2 of the stored pairs; draw 1 of the small ones is apart in the table, too."""
-        return "-mpd-2-" in self.name
+    def stored(self) -> bool:
+        """Whether it is a pair of the critic study."""
+        return "-mpd-" in self.name
 
     @cached_property
     def explorer(self) -> tuple[PolicySpace, Array]:
@@ -106,21 +105,23 @@ class Case:
         arrays = {"weights": weights, "bias": -weights @ self.normaliser.mean}
         return space, space.policy_class.from_arrays(space.spec, arrays)
 
-    def episodes(self, draw: int, work: Path = WORK, **options: Any) -> list[Trajectory]:
-        """The centre's episode and the paths, cached; options other than the search's are not cached."""
-        path = work / f"{self.name}-{draw}.npz"
-        if path.exists() and not options:
-            return _load_episodes(path)
-        found = _explore(self, draw, **options)
-        if not options:
+    def episodes(self, draw: int, count: int, plan: str = "quick", work: Path = WORK) -> list[Trajectory]:
+        """The centre's episode and the first paths of a plan, cached; more of them begin with the same ones."""
+        path = work / f"{self.name}-{draw}-{plan}.npz"
+        found = _load_episodes(path) if path.exists() else []
+        if len(found) <= count:
             path.parent.mkdir(parents=True, exist_ok=True)
+            found = _explore(self, draw, PLANS[plan], count)
             _save_episodes(path, found)
-        return found
+        return found[: count + 1]
 
     @cached_property
     def truth(self) -> tuple[Array, float]:
         """Gradient (d,) and its reliability."""
-        return _stored_truth(self) if "-mpd-" in self.name else _small_truth(FRESH / f"{self.name}.npz")
+        if not self.stored:
+            return _small_truth(FRESH / f"{self.name}.npz")
+        directions, slopes = _stored_slopes(self)
+        return _least_squares(directions, slopes), _reliability(directions, slopes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,38 +137,30 @@ class Sample:
 # ---- exploring as the search does --------------------------------------------------------------------------------
 
 
-def _point(space: PolicySpace, theta: Array, normaliser: Normaliser, item: Trajectory, role: str, gamma: float, k: int) -> Point:  # fmt: skip
-    visits = Visits.collect([item], gamma, FAST_STATES, generator(0, "fresh", "visits", k))
-    start = np.array(item.observations[0], dtype=np.float64)
-    return Point(theta, normaliser, np.array([item.total(gamma)]), role, 0, visits, start)
-
-
-def _neighbourhood(space: PolicySpace, theta: Array, normaliser: Normaliser, items: list[Trajectory], gamma: float) -> Neighbourhood:  # fmt: skip
-    points = tuple(
-        _point(space, theta, normaliser, item, "path" if k else "centre", gamma, k) for k, item in enumerate(items)
-    )
+def _neighbourhood(
+    space: PolicySpace, theta: Array, normaliser: Normaliser, items: list[Trajectory], gamma: float
+) -> Neighbourhood:
+    points = []
+    for number, item in enumerate(items):
+        visits = Visits.collect([item], gamma, FAST_STATES, generator(0, "fresh", "visits", number))
+        start, role = np.array(item.observations[0], dtype=np.float64), "path" if number else "centre"
+        points.append(Point(theta, normaliser, np.array([item.total(gamma)]), role, 0, visits, start))
     scale = automatic_scale(np.array([point.value for point in points]))
-    return Neighbourhood(space.policy(theta, normaliser), points, scale, ActionMetric(), recent=CHART_POINTS)
+    return Neighbourhood(space.policy(theta, normaliser), tuple(points), scale, ActionMetric(), recent=CHART_POINTS)
 
 
-def _explore(
-    case: Case, draw: int, *, shift: float | None = None, size: float | None = None, interval: int | None = None
-) -> list[Trajectory]:
-    """A centre episode and paths, each laid in the chart of those before it."""
+def _explore(case: Case, draw: int, plan: PathsAroundCentre, count: int) -> list[Trajectory]:
+    """A centre episode and paths, each laid in the chart of those before it, as the search lays its first ones."""
     space, theta = case.explorer
-    plan, spec = PathsAroundCentre(), space.spec
-    shift, size = plan.path_shift if shift is None else shift, plan.path_size if size is None else size
-    interval = interval or max(2, min(plan.path_steps, spec.horizon // 10))
+    spec, rng = space.spec, generator(draw, "fresh", "paths", case.name)
+    stage = plan.next(Situation(0, "centre", 0, 1, spec.horizon))
+    assert stage is not None
     raw, env = Normaliser.empty(spec.observation_dim), case.task.make_env()
-    rng = generator(draw, "fresh", "paths", case.name)
     items = [run_episode(env, space.policy(theta, raw), integer_seed(draw, "fresh", case.name, 0))]
-    while len(items) <= PATHS:
-        near = _neighbourhood(space, theta, raw, items, 1.0)
-        knots = spec.horizon // interval + 2
-        moves = size / np.sqrt(space.size) * rng.standard_normal((knots, space.size))
-        moves += shift * rng.standard_normal((knots, spec.action_dim)) @ near.action_shifts
-        path = ParameterPath(near.coordinates.to_parameters(moves), interval)
-        items.append(run_episode(env, space.policy(theta, raw, path), integer_seed(draw, "fresh", case.name, len(items))))  # fmt: skip
+    while len(items) <= count:
+        (path,) = random_paths(_neighbourhood(space, theta, raw, items, 1.0), stage, rng)
+        seed = integer_seed(draw, "fresh", case.name, len(items))
+        items.append(run_episode(env, space.policy(theta, raw, path), seed))
     return items
 
 
@@ -189,15 +182,14 @@ def _load_episodes(path: Path) -> list[Trajectory]:
     for number, (length, terminated) in enumerate(zip(data["lengths"], data["terminated"], strict=True)):
         first, end = end, end + int(length)
         observations = data["observations"][first + number : end + number + 1]
-        items.append(
-            Trajectory(observations, data["actions"][first:end], data["rewards"][first:end], bool(terminated), not terminated)
-        )  # fmt: skip
+        actions, rewards = data["actions"][first:end], data["rewards"][first:end]
+        items.append(Trajectory(observations, actions, rewards, bool(terminated), not terminated))
     return items
 
 
-def sample(case: Case, draw: int, count: int, **options: Any) -> Sample:
+def sample(case: Case, draw: int, count: int, plan: str = "quick") -> Sample:
     """The first `count` path episodes and the centre's."""
-    items = case.episodes(draw, **options)[: count + 1]
+    items = case.episodes(draw, count, plan)
     near = _neighbourhood(case.space, case.theta, case.normaliser, items, case.gamma)
     spec = case.space.spec
     replay = Replay(100_000, spec.observation_dim, spec.action_dim)
@@ -221,14 +213,26 @@ def _reliability(directions: Array, slopes: Array) -> float:
     return 2.0 * half / (1.0 + half) if half > 0 else 0.0
 
 
-def _stored_truth(case: Case) -> tuple[Array, float]:
+def _stored_slopes(case: Case) -> tuple[Array, Array]:
+    """Directions (n, d) and the slopes along them, of a stored pair."""
     with np.load(DATA / f"{case.name}.npz", allow_pickle=False) as data:
         slopes = (data["ups"] - data["downs"]) / (2.0 * STD)
-    d = case.theta.size
-    directions = np.array(
-        [generator(0, "critic-study", "direction", number).standard_normal(d) for number in range(len(slopes))]
-    )
-    return _least_squares(directions, slopes), _reliability(directions, slopes)
+    streams = (generator(0, "critic-study", "direction", number) for number in range(len(slopes)))
+    return np.array([stream.standard_normal(case.theta.size) for stream in streams]), slopes
+
+
+def chart_reliability(given: "Sample") -> float:
+    """The truth's own reliability in the chart: of small cases the stored one, of stored pairs from splits."""
+    if not given.case.stored:
+        return given.case.truth[1]
+    directions, slopes = _stored_slopes(given.case)
+    found, rng = [], generator(0, "fresh", "splits")
+    for _ in range(SPLITS):
+        order = rng.permutation(len(slopes))
+        halves = np.array([_least_squares(directions[part], slopes[part]) for part in np.array_split(order, 2)])
+        found.append(cosine(*given.near.coordinates.gradients(halves)))
+    half = float(np.mean(found))
+    return 2.0 * half / (1.0 + half) if half > 0 else 0.0
 
 
 def _small_truth(path: Path) -> tuple[Array, float]:
@@ -238,14 +242,14 @@ def _small_truth(path: Path) -> tuple[Array, float]:
 
 def measure(case: Case, seconds: float) -> None:
     """The Monte-Carlo gradient of a small case; left alone where it is there."""
-    path, start = FRESH / f"{case.name}.npz", time.perf_counter()
+    path, start = FRESH / f"{case.name}.npz", time.process_time()
     if path.exists() and "gradient" in np.load(path).files:
         return
-    chart = _neighbourhood(case.space, case.theta, case.normaliser, case.episodes(0), case.gamma).coordinates
+    chart = _neighbourhood(case.space, case.theta, case.normaliser, case.episodes(0, 10), case.gamma).coordinates
     d, env = case.theta.size, case.task.make_env()
     directions, slopes, reliability = [], [], 0.0
     least = max(3 * d, 60)
-    while time.perf_counter() - start < seconds:
+    while time.process_time() - start < seconds:
         for number in range(len(slopes), len(slopes) + 20):
             direction = generator(1, "fresh", "direction", number).standard_normal(d) * SIZE / np.sqrt(d)
             totals = [
@@ -260,14 +264,14 @@ def measure(case: Case, seconds: float) -> None:
             slopes.append((totals[0] - totals[1]) / 2.0)
         if len(slopes) % 100 == 0 or len(slopes) < 200:
             reliability = _reliability(np.array(directions), np.array(slopes))
-            if len(slopes) >= least and reliability > ENOUGH + 0.05:
+            if len(slopes) >= least and reliability > ENOUGH:
                 break
     reliability = _reliability(np.array(directions), np.array(slopes))
     inside = _least_squares(np.array(directions), np.array(slopes))
     to_chart = chart.gradients(np.eye(d))  # g_z = g @ to_chart
     gradient = np.linalg.solve(to_chart.T, inside)
     np.savez(path, theta=case.theta, gradient=gradient, reliability=reliability, directions=len(slopes))
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     print(f"{case.name} reliability {reliability:.2f} from {len(slopes)} directions, {took:.0f} s", flush=True)
 
 
@@ -320,7 +324,7 @@ def _theta(task: Any, space: PolicySpace, raw: Normaliser, short: str, kind: str
         return space.initial()
     if kind == "random":
         zero = Case(f"{short}-start", task, space, space.initial(), raw, 1.0)
-        chart = _neighbourhood(space, space.initial(), raw, _explore(zero, 0)[:9], 1.0).coordinates
+        chart = _neighbourhood(space, space.initial(), raw, _explore(zero, 0, PLANS["slow"], 8), 1.0).coordinates
         return chart.to_parameters(0.3 / np.sqrt(space.size) * generator(7, "fresh", short).standard_normal(space.size))
     search = search_config("abs", short).make(task.spec, seed=7, name="abs")
     env, episodes = task.make_env(), 0
@@ -352,16 +356,22 @@ def cosine(left: Array, right: Array) -> float:
     return float(left @ right) / lengths if lengths > 0 else 0.0
 
 
-def cosines(raw: Array, given: Sample) -> dict[str, float]:
-    """Of the members' gradients (k, d): their combination in parameters and chart, and the spread of members."""
+def judgement(raw: Array, given: Sample) -> dict[str, Any]:
+    """Cosines of the members' gradients (k, d), combined in parameters and in the chart, and one by one."""
     chart, (truth, _) = given.near.coordinates, given.case.truth
-    inside, target = chart.gradients(raw), chart.gradients(truth)
+    inside, target, reliability = chart.gradients(raw), chart.gradients(truth), chart_reliability(given)
+    found = cosine(_mean_unit(inside), target)
+    return {
+        "plain": round(cosine(_mean_unit(raw), truth), 4),
+        "chart": round(found, 4),
+        "corrected": round(found / np.sqrt(reliability), 4) if reliability >= LEAST else None,
+        "reliability": round(reliability, 3),
+        "members": [round(cosine(row, target), 3) for row in inside],
+    }
 
-    def mean_unit(rows: Array) -> Array:
-        return (rows / np.maximum(np.linalg.norm(rows, axis=1), 1e-12)[:, None]).mean(axis=0)
 
-    members = [round(cosine(row, target), 3) for row in inside]
-    return {"plain": cosine(mean_unit(raw), truth), "chart": cosine(mean_unit(inside), target), "members": members}  # type: ignore[dict-item]
+def _mean_unit(vectors: Array) -> Array:
+    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)[:, None]).mean(axis=0)
 
 
 Method = Callable[[Sample], Array]
@@ -380,8 +390,15 @@ def of_part(part: CriticsPart) -> Method:
     return gradients
 
 
-METHODS: dict[str, Method] = {"episodic": of_part(EpisodicLstd())}
-CASES: Callable[[], list[str]] = lambda: [*stored_names(), *small_names()]  # noqa: E731
+BEFORE = EpisodicLstd(traces=(0.0, 0.87), value_ridges=(3.0, 300.0), slope_ridge=0.1, off_policy_scale=0.3, rows=4000)
+"""The settings until 1b5866e, but for λ 0.9, which was a decay of 0.855 and 0.891 for the two discounts."""
+METHODS: dict[str, tuple[Method, str]] = {
+    "before": (of_part(BEFORE), "slow"),
+    "critics-only": (of_part(EpisodicLstd()), "slow"),
+    "paths-only": (of_part(BEFORE), "quick"),
+    "episodic": (of_part(EpisodicLstd()), "quick"),
+}
+"""Critics, and the paths that they learn from."""
 
 
 def judged(name: str) -> bool:
@@ -391,24 +408,23 @@ def judged(name: str) -> bool:
     return path.exists() and "reliability" in np.load(path).files and float(np.load(path)["reliability"]) >= RELIABLE
 
 
-def run(methods: list[str], results: Path, names: list[str]) -> None:
+def run(methods: list[str], results: Path, names: list[str], counts: list[int]) -> None:
     done = {(row["case"], row["method"], row["draw"], row["count"]) for row in rows(results)}
     for name in names:
         if not judged(name):
             continue
         case = case_of(name)
-        for draw in DRAWS:
-            for count in COUNTS:
-                missing = [m for m in methods if (name, m, draw, count) not in done]
-                given = sample(case, draw, count) if missing else None
-                for method in missing:
-                    assert given is not None
-                    start = time.perf_counter()
-                    raw = METHODS[method](given)
-                    seconds = time.perf_counter() - start
-                    row = {"case": name, "method": method, "draw": draw, "count": count, "seconds": round(seconds, 4)}
-                    with results.open("a") as file:
-                        file.write(json.dumps(row | cosines(raw, given)) + "\n")
+        for draw, count, method in product(DRAWS, counts, methods):
+            if (name, method, draw, count) in done:
+                continue
+            gradients, plan = METHODS[method]
+            given = sample(case, draw, count, plan)
+            start = time.process_time()
+            raw = gradients(given)
+            seconds = time.process_time() - start
+            row = {"case": name, "method": method, "draw": draw, "count": count, "seconds": round(seconds, 4)}
+            with results.open("a") as file:
+                file.write(json.dumps(row | judgement(raw, given)) + "\n")
 
 
 def rows(results: Path) -> list[dict[str, Any]]:
@@ -418,21 +434,31 @@ def rows(results: Path) -> list[dict[str, Any]]:
 def table(results: Path, column: str) -> None:
     """Medians per group, number of episodes and method; held-out pairs apart."""
     groups: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows(results):
         for group in _groups(row["case"]):
-            groups[group, row["method"]][row["count"]].append(row[column])
-    print("| cases | method | " + " | ".join(f"{count} episodes: median [lowest] of {column}" for count in COUNTS) + " |")
-    print("|---|---|" + "---|" * len(COUNTS))
+            seconds[group, row["method"]].append(row["seconds"])
+            if row[column] is not None:
+                groups[group, row["method"]][row["count"]].append(row[column])
+    heads = " | ".join(f"{count} episodes" for count in COUNTS)
+    print(f"{column}: median [lowest] (number), and milliseconds of CPU per fit\n\n| cases | method | {heads} | ms |")
+    print("|---|---|" + "---|" * (len(COUNTS) + 1))
     for (group, method), found in sorted(groups.items()):
-        cells = [f"{np.median(found[count]):.2f} [{min(found[count]):.2f}] ({len(found[count])})" for count in COUNTS]
-        print(f"| {group} | {method} | " + " | ".join(cells) + " |")
+        cells = [_cell(found[count]) for count in COUNTS]
+        print(f"| {group} | {method} | " + " | ".join(cells) + f" | {1e3 * np.median(seconds[group, method]):.0f} |")
+
+
+def _cell(values: list[float]) -> str:
+    return f"{np.median(values):.2f} [{min(values):.2f}] ({len(values)})" if values else "–"
 
 
 def _groups(name: str) -> Iterator[str]:
     short = name.split("-")[0]
     yield "all"
     if "-mpd-" in name:
-        yield f"stored {short}" + (" seed 2 (held out)" if "-mpd-2-" in name else " seeds 0, 1")
+        held_out = "-mpd-2-" in name
+        yield "stored, seed 2 (held out)" if held_out else "stored, seeds 0, 1"
+        yield f"stored {short}, seed 2 (held out)" if held_out else f"stored {short}, seeds 0, 1"
     else:
         yield f"small {short}"
         yield "small tasks"
@@ -441,21 +467,25 @@ def _groups(name: str) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("truths", "run", "table"))
-    parser.add_argument("--methods", default="episodic")
-    parser.add_argument("--cases", default="all")
+    parser.add_argument("--methods", default="all")
+    parser.add_argument("--cases", default="all", help="beginnings of their names")
+    parser.add_argument("--counts", default="5,10,20")
     parser.add_argument("--seconds", type=float, default=25.0, help="most per Monte-Carlo gradient")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--column", default="chart", choices=("chart", "plain"))
+    parser.add_argument("--column", default="chart", choices=("chart", "corrected", "plain"))
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    names = CASES() if arguments.cases == "all" else arguments.cases.split(",")
+    names = [*stored_names(), *small_names()]
+    if arguments.cases != "all":
+        names = [name for name in names if any(name.startswith(word) for word in arguments.cases.split(","))]
+    methods = list(METHODS) if arguments.methods == "all" else arguments.methods.split(",")
     with threadpool_limits(1):
         if arguments.command == "truths":
             for name in names:
                 if "-mpd-" not in name:
                     measure(case_of(name), arguments.seconds)
         elif arguments.command == "run":
-            run(arguments.methods.split(","), arguments.results, names)
+            run(methods, arguments.results, names, [int(word) for word in arguments.counts.split(",")])
         else:
             table(arguments.results, arguments.column)
 
