@@ -205,37 +205,36 @@ class EpisodicCritics(Critics):
         memory, config = self.memory, self.config
         n = len(data.rewards)
         rng = generator(self._seed, "critics", "features", memory.fits)
-        memory.mean, memory.std = _robust_scale(data.states)
         count = min(config.features, max(FEWEST_FEATURES, n // STEPS_PER_FEATURE))
         matrix = rng.standard_normal((data.states.shape[1] + 1, count))
         memory.features = matrix / np.linalg.norm(matrix, axis=0)
-        rewards = (data.rewards.astype(np.float64) - self.objective.shift) / memory.reward_scale
-        low, high, unit = _reward_range(rewards)
-        departures = self._departures(data.states, data.actions)
-        spread = np.maximum(np.sqrt(np.mean(np.square(departures), axis=0)), SPREAD_FLOOR)
-        rows = self._rows(data, departures, spread, np.clip(rewards, low, high) / unit, rng)
+        places, real = _blocks(data.last, config.rows, rng)
+        taken = Transitions._make(part[places.ravel()] for part in data)
+        used = real.ravel()
+        memory.mean, memory.std = _robust_scale(taken.states[used])
+        rewards = (taken.rewards.astype(np.float64) - self.objective.shift) / memory.reward_scale
+        low, high, unit = _reward_range(rewards[used])
+        departures = self._departures(taken.states, taken.actions)
+        spread = np.maximum(np.sqrt(np.mean(np.square(departures[used]), axis=0)), SPREAD_FLOOR)
+        rows = self._rows(taken, departures, spread, np.clip(rewards, low, high) / unit, real)
         systems, targets, squares = self._sums(rows)
-        used = int(np.count_nonzero(rows.weights))
-        return self._solve(systems, targets, squares, spread, unit, rows.following.shape[2], used)
+        return self._solve(systems, targets, squares, spread, unit, rows.following.shape[2], int(used.sum()))
 
     def _rows(
-        self, data: Transitions, departures: Array, spread: Array, rewards: Array, rng: np.random.Generator
+        self, taken: Transitions, departures: Array, spread: Array, rewards: Array, real: NDArray[np.bool_]
     ) -> _Rows:
-        """The features of all steps; blocks of them are left out when there are too many."""
-        places, real = _blocks(data.last, self.config.rows, rng)
-        flat = places.ravel()
-        inputs = self._standardised(data.states[flat]).astype(np.float32)
-        going_on = (~data.terminated[flat]).astype(np.float32)
-        following = self._value_features(self._standardised(data.next_states[flat]).astype(np.float32))
-        following *= going_on[:, None]
-        u = np.clip(departures[flat] / spread, -ACTION_CLIP, ACTION_CLIP).astype(np.float32)
-        linear = (u[:, :, None] * inputs[:, None, :]).reshape(len(flat), -1)
+        """The features of the steps that were taken, in blocks of the shape of `real`."""
+        inputs = self._standardised(taken.states).astype(np.float32)
+        following = self._value_features(self._standardised(taken.next_states).astype(np.float32))
+        following *= (~taken.terminated).astype(np.float32)[:, None]
+        u = np.clip(departures / spread, -ACTION_CLIP, ACTION_CLIP).astype(np.float32)
+        linear = (u[:, :, None] * inputs[:, None, :]).reshape(len(u), -1)
         first, second = self._pairs
         now = np.concatenate([self._value_features(inputs), linear, u[:, first] * u[:, second]], axis=1)
-        far = np.square(departures[flat]).mean(axis=1) / self.config.off_policy_scale**2
+        far = np.square(departures).mean(axis=1) / self.config.off_policy_scale**2
         weights = (real.ravel() / (1.0 + far)).astype(np.float32)
-        shape = places.shape
-        values = rewards[flat].astype(np.float32).reshape(shape)
+        shape = real.shape
+        values = rewards.astype(np.float32).reshape(shape)
         return _Rows(now.reshape(*shape, -1), following.reshape(*shape, -1), values, weights.reshape(shape))
 
     def _sums(self, rows: _Rows) -> tuple[Array, Array, Array]:
@@ -255,7 +254,7 @@ class EpisodicCritics(Critics):
                 if trace == decay:
                     systems[number], targets[number] = here, target
                     systems[number][:, :values] -= gamma * ahead
-        return systems, targets, np.einsum("np,np,nz->p", now, now, weights, optimize=True).astype(np.float64)
+        return systems, targets, (weights.T @ np.square(now))[0].astype(np.float64)
 
     def _solve(
         self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int, rows: int
