@@ -47,9 +47,8 @@ STATES = 256
 FAST_STATES, CHART_POINTS = 256, 8
 """The fast ABS: visited states kept per point, and newest points whose states the chart is measured on."""
 
-LONG_SIGHTED, LONG_DISCOUNTS, LONG_TRACES = ("swimmer",), (0.999,), (0.0, 0.9)
-"""Tasks whose critics must look far ahead, their discount and traces: with 0.99 Swimmer drifts at a tenth of its speed.
-"""
+LONG_SIGHTED, LONG_DISCOUNTS = ("swimmer",), (0.999,)
+"""Tasks whose critics must look far ahead, and their discount: with 0.99 Swimmer drifts at a tenth of its speed."""
 
 
 def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
@@ -59,8 +58,7 @@ def abs_recipe(task: str, preset: str) -> LocalSearchConfig:
 
 def fast_abs(task: str = "") -> LocalSearchConfig:
     """ABS with the same dimensionless numbers for every task: chart of the actions, paths, critics of few episodes."""
-    far = paper_task(task) in LONG_SIGHTED
-    critics = EpisodicLstd(gammas=LONG_DISCOUNTS, traces=LONG_TRACES) if far else EpisodicLstd()
+    critics = EpisodicLstd(gammas=LONG_DISCOUNTS) if paper_task(task) in LONG_SIGHTED else EpisodicLstd()
     return LocalSearchConfig(
         policy=LinearTanh(bias=True),
         observations=RawObservations(),
