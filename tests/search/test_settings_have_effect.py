@@ -79,7 +79,7 @@ def compositions() -> dict[str, SearchConfig]:
         "model": replace(
             fast,
             prior=ModelBasedPrior(per_feature=5, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),
-            plan=replace(fast.plan, first_paths=3, window=8),
+            plan=replace(fast.plan, first_paths=3, path_shift=0.12, quick_shift=0.0, window=8),
         ),
         **{name: search_config(name, "x", "cpu") for name in ("ars", "cma", "es", "snes", "pso")},
         "turbo": box("turbo", first_points=4, candidates=64, window=8, failures=1, successes=1, shortest=0.45),
