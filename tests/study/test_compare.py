@@ -76,6 +76,12 @@ def test_a_missing_package_is_one_sentence_before_anything_runs(
     assert (told.out, (tmp_path / "runs").exists()) == ("", False)
 
 
+def test_one_cell_tells_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(tmp_path, "--seeds", "0", "--cell", "0", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], [row["label"] for row in told["rows"]]) == ("done", ["ars"])
+
+
 def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(tmp_path, "--seeds", "0", "--no-report", "--json")) == 0
     told = json.loads(capsys.readouterr().out)

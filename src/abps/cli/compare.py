@@ -249,7 +249,8 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             return 130
     there = find(cell.path, cell.settings)
     if arguments.json:
-        print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
+        rows = _rows(_runs_of([cell], arguments))
+        print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there), "rows": rows}, ensure_ascii=False))
     elif not arguments.quiet:
         print(f"{cell.path}: {there.state} ({count(there.episodes, 'episode')})")
     return 0 if there.state == "done" else 1
