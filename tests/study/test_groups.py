@@ -12,6 +12,7 @@ from abps.errors import ConfigError
 from abps.study.groups import band, common_end, group_runs, improvements, metric_of, points, summarise, thresholds
 from abps.study.notices import warnings
 from abps.study.records import load_runs
+from abps.study.report import payload
 
 MakeRun = Callable[..., Path]
 
@@ -71,6 +72,7 @@ def test_finished_runs_are_compared_at_the_budget_that_they_used(make_run: MakeR
         curve = band(group, "centre_return", "episodes")
         assert curve is not None
         assert (curve.x[-1], np.isfinite(curve.value[-1])) == (100, True)
+    assert payload(load_runs([tmp_path]))["grids"]["hopper"]["episodes"][-1] == 100, "the report's curves, too"
 
 
 def test_same_seed_twice_counts_once(make_run: MakeRun, tmp_path: Path) -> None:

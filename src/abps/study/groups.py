@@ -32,6 +32,7 @@ __all__ = [
     "at_once",
     "axis_values",
     "band",
+    "group_end",
     "group_runs",
     "improvements",
     "label_order",
@@ -174,7 +175,7 @@ def band(
     curves = [(x, y) for x, y in (points(run, quantity, axis) for run in group.runs) if x.size]
     if not curves:
         return None
-    end = _end(group, axis)
+    end = group_end(group, axis)
     if grid is None:
         grid = np.linspace(0.0, end, 101)
     inside = np.where(grid <= end * (1 + 1e-9), grid, np.nan)
@@ -189,7 +190,7 @@ def band(
 
 def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
     """The x that every group of a task reached: comparisons are made there. NaN when nothing was measured."""
-    ends = [end for group in groups if math.isfinite(end := _end(group, axis))]
+    ends = [end for group in groups if math.isfinite(end := group_end(group, axis))]
     return min(ends) if ends else math.nan
 
 
@@ -286,7 +287,7 @@ def axis_values(run: Run, axis: str) -> Array:
     return run.column(axis)
 
 
-def _end(group: Group, axis: str) -> float:
+def group_end(group: Group, axis: str) -> float:
     """How far a group is: finished runs as far as the longest, others as far as the shortest. NaN: nothing is measured.
 
     A finished run has used its whole budget. Its last episodes may belong to an outer iteration that they did not
