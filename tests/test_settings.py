@@ -82,7 +82,7 @@ def test_any_settings_survive_yaml(gamma, scale, name, ridges, features, step, s
     ("values", "message"),
     [
         ({"reward_shif": 3}, "unknown setting abs.reward_shif; did you mean 'reward_shift'"),
-        ({"zzz": 3}, "unknown setting abs.zzz; known: "),
+        ({"zzz": 3}, "unknown setting abs.zzz; known: policy, observations, reward_shift, "),
         ({"gp": {"noise_flor": 3}}, "unknown setting abs.gp.noise_flor; did you mean 'noise_floor'"),
         ({"gp": 3}, "abs.gp must be a group of settings, got 3"),
         ({"plan": {"probes": "6"}}, "abs.plan.probes must be of type int, got '6'"),

@@ -4,8 +4,8 @@
     python benchmarks/learning/ablation.py run --tasks cheetah --seeds 400-402 --without paths,chart
     python benchmarks/learning/ablation.py table
 
-The current policy is evaluated by ten fresh episodes at every mark, as in `own_tasks.py`. Seeds from 400 on were not used
-to choose anything. Results are appended to `ablation.jsonl`, one line per run.
+The current policy is evaluated by ten fresh episodes at every mark, as in `own_tasks.py`. Seeds from 400 on were not
+used to choose anything. Results are appended to `ablation.jsonl`, one line per run.
 """
 
 import argparse

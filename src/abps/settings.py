@@ -132,7 +132,7 @@ def from_dict(cls: type[T], values: Any, *, where: str = "", default: Any = None
         if kind is None and default is None:
             raise ConfigError(f"{where}kind is missing: say which {cls.family} it is")
         cls = cast("type[T]", type(default) if kind is None else find(cls.family, kind))
-    known = {item.name for item in fields(cls)}  # type: ignore[arg-type]
+    known = [item.name for item in fields(cls)]  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     arguments: dict[str, Any] = {}
     base = default if type(default) is cls else None

@@ -1,5 +1,7 @@
 """`abps.compare`: tasks of every form, a table, a report, and the same runs as the command's."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,28 @@ def test_a_task_that_fails_does_not_take_the_others_with_it() -> None:
         ({"tasks": "abps.tasks.lqr:make"}, "has no factory 'make'"),
         ({"settings": {"task.gama": 1}}, "unknown setting task.gama; did you mean 'gamma'"),
         ({"settings": {"gamma": 1}}, "cannot tell whose setting 'gamma' is"),
+        ({"settings": 3}, "settings must be a dictionary like"),
+        ({"searches": 3}, "searches must be a name or a list of names, got 3"),
+        ({"jobs": "two"}, "jobs must be a whole number of at least 1, got 'two'"),
+        ({"out": 3}, "out must be a path, got 3"),
     ],
 )
 def test_wrong_arguments_are_one_sentence_and_nothing_is_run(words: dict[str, Any], message: str) -> None:
     call: dict[str, Any] = {"tasks": LQR, "searches": "ars", **words}
     with pytest.raises(abps.AbpsError, match=message):
         abps.compare(call.pop("tasks"), call.pop("searches"), **call)
+
+
+def test_processes_find_an_environment_beside_the_script(tmp_path: Path) -> None:
+    """Python looks beside a script for its modules, from whatever folder it is called."""
+    (tmp_path / "beside.py").write_text("from abps.tasks.lqr import make_env\n\n\ndef mine():\n    return make_env()\n")
+    (tmp_path / "script.py").write_text(
+        "import abps, beside\n"
+        f"found = abps.compare(beside.mine, ['ars'], seeds=1, episodes=12, settings={SMALL!r})\n"
+        "print(len(found), found.failed)\n"
+    )
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    words = [sys.executable, str(tmp_path / "script.py")]
+    answer = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.stdout == "1 {}\n", answer.stderr

@@ -152,8 +152,9 @@ def test_a_settings_file_comes_before_the_calls_own_words(tmp_path: Path) -> Non
         ({"callbacks": lambda: True}, "a callback is a function that takes one TrainingEvent"),
         ({"initial": "nowhere"}, "cannot start from nowhere"),
         ({"initial": [1.0, 2.0]}, "initial has 2 numbers; the policies of this search have"),
-        ({"out": 3}, "out is the path of a run directory"),
+        ({"out": 3}, "out must be a path, got 3"),
         ({"config": "nowhere.yaml"}, "nowhere.yaml is missing"),
+        ({"config": 3}, "config must be a path, got 3"),
         ({"preset": "gpu"}, "unknown preset 'gpu'"),
     ],
 )
@@ -212,6 +213,10 @@ def test_the_same_call_goes_on_after_an_interruption(tmp_path: Path, expected: A
     assert again.result == run.result
     longer = abps.train(LQR, "ars", out=tmp_path / "run", **{**QUICK, "episodes": 18})
     assert longer.result.episodes == 18
+    files = {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    shorter = abps.train(LQR, "ars", out=tmp_path / "run", **QUICK)  # It has more than that: it stays as it is.
+    assert shorter.result == longer.result
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == files
     with pytest.raises(abps.RunError, match="other settings: seed is 0 there, 5 is wanted"):
         abps.train(LQR, "ars", out=tmp_path / "run", seed=5, **QUICK)
 

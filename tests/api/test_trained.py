@@ -90,6 +90,13 @@ def test_a_report_lies_in_the_runs_folder(trained: abps.TrainedRun, tmp_path: Pa
     assert trained.report(str(tmp_path / "own.html")).read_text().startswith("<!doctype html>")
 
 
+def test_what_is_no_path_is_said(trained: abps.TrainedRun) -> None:
+    with pytest.raises(abps.ConfigError, match="out must be a path, got 3"):
+        trained.report(3)  # type: ignore[arg-type]
+    with pytest.raises(abps.ConfigError, match="path must be a path, got 3"):
+        trained.save(3)  # type: ignore[arg-type]
+
+
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path, message in ((tmp_path, "there is no run"), (tmp_path / "file", "takes a run directory"), (3, "got 3")):

@@ -55,3 +55,8 @@ def test_what_cannot_be_evaluated_says_why(abps: Call, run: Path, tmp_path: Path
     answer = abps("evaluate", run)
     assert answer.code == 1
     assert "is not a policy file" in answer.err
+
+
+def test_a_negative_seed_is_refused_in_one_sentence(abps: Call, run: Path) -> None:
+    answer = abps("evaluate", run, "--seed", "-1")
+    assert (answer.code, answer.err) == (1, "abps evaluate: --seed must not be negative, got -1\n")

@@ -183,6 +183,19 @@ def test_resume_trains_longer(abps: Call, here: Path) -> None:
     assert len((here / RUN / "journal.jsonl").read_text().splitlines()) == 8
 
 
+def test_a_budget_below_what_was_run_is_refused_and_changes_nothing(abps: Call, here: Path) -> None:
+    assert abps("train", *LQR, "--episodes", "8", "--quiet").code == 0
+    before = {path: path.read_bytes() for path in (here / RUN).iterdir() if path.is_file()}
+    answer = abps("resume", RUN, "--episodes", "4")
+    said = "the run has 8 episodes already, and --episodes counts them all; for 100 more give --episodes 108"
+    assert (answer.code, answer.err) == (2, f"abps resume: {said}\n")
+    assert {path: path.read_bytes() for path in (here / RUN).iterdir() if path.is_file()} == before
+
+
+def test_an_empty_task_is_a_missing_one(abps: Call, here: Path) -> None:
+    assert abps("train", "", "--episodes", "4").err.startswith("abps train: TASK is missing")
+
+
 def test_a_run_of_an_older_version_is_refused_with_the_version_that_can(abps: Call, here: Path) -> None:
     assert abps("train", *LQR, "--episodes", "4", "--quiet").code == 0
     config = here / RUN / "config.yaml"
@@ -284,7 +297,8 @@ def test_a_logger_that_cannot_begin_leaves_no_run_behind(
     kept = (RUN / "journal.jsonl").read_bytes() if there else b""
     answer = abps("train", *LQR, "--episodes", "8", "--log", "tensorboard", "--overwrite")
     assert answer.err == "abps train: TensorBoard logging needs tensorboardX: pip install 'abps[tensorboard]'\n"
-    assert [path.name for path in RUN.parent.iterdir()] == (["seed-0"] if there else [])
+    left = [str(path) for path in here.rglob("seed-0*")] if there else list(here.iterdir())
+    assert left == ([str(here / RUN)] if there else []), "nor the folders that would have held it"
     assert not there or (RUN / "journal.jsonl").read_bytes() == kept
 
 

@@ -75,10 +75,13 @@ BOX = ("turbo", "crbo", "klbo", "rducb")
 
 
 def searches() -> list[str]:
-    """The names in the registry: `abs` is the paper's ABS with critics in closed form, `abs@cpu` the preset's."""
+    """The names in the registry: `abs` is the paper's ABS with critics in closed form, `abs@cpu` the preset's.
+
+    `turbo@m` is TuRBO with several regions.
+    """
     from abps.search.registry import SEARCHES
 
-    return [*SEARCHES, "abs@cpu"]
+    return [*SEARCHES, "abs@cpu", "turbo@m"]
 
 
 def registered(search: str) -> str:
@@ -109,8 +112,9 @@ def tiny_config(
         return replace(config, prior=replace(config.prior, critics=few), plan=plan, **changes)
     if hasattr(config, "strategy"):
         return _tiny_population(config, design_std, changes)
-    if search in BOX:
-        return replace(config, optimiser=replace(config.optimiser, first_points=3, window=6), **changes)
+    if registered(search) in BOX:
+        several = {"regions": 2} if search == "turbo@m" else {}
+        return replace(config, optimiser=replace(config.optimiser, first_points=3, window=6, **several), **changes)
     config = replace(config, plan=CentreThenProbes(2, 2, 4, design_std), **changes)
     if search in ("abs", "mpd", "gibo"):
         config = replace(config, probing=replace(config.probing, starts=4, radius=radius))

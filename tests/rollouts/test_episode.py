@@ -72,6 +72,12 @@ def test_without_a_seed_the_environment_goes_on_by_itself() -> None:
     assert run_episode(Counting(), policy()).observations[0, 1] == -1.0
 
 
+@pytest.mark.parametrize("seed", [-1, "x", 1.5])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(TaskError, match="the seed of an episode is a whole number that is not negative"):
+        run_episode(Counting(), policy(), seed)
+
+
 def test_faults_of_the_environment_are_named() -> None:
     with pytest.raises(TaskError, match=r"observation of shape \(3,\); its space says \(2,\)"):
         run_episode(Counting(fault="shape"), policy())

@@ -76,6 +76,12 @@ def test_a_missing_package_is_one_sentence_before_anything_runs(
     assert (told.out, (tmp_path / "runs").exists()) == ("", False)
 
 
+def test_one_cell_tells_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(tmp_path, "--seeds", "0", "--cell", "0", "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], [row["label"] for row in told["rows"]]) == ("done", ["ars"])
+
+
 def test_rows_are_told_without_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(tmp_path, "--seeds", "0", "--no-report", "--json")) == 0
     told = json.loads(capsys.readouterr().out)
@@ -174,6 +180,11 @@ def test_a_failed_cell_is_counted_shown_and_in_the_exit_code(
         (["compare", "pendulum", "--searches", "ars", "--grid", "paper-table-1"], "says nothing"),
         (["compare", "pendulum", "--searches", "ars", "--cell", "99"], "cells 0 to 4"),
         (["compare", "pendulum", "--searches", "ars", "--seeds", "x"], "seeds"),
+        (["compare", "pendulum", "--searches", "ars", "--retries", "-1"], "--retries must not be negative, got -1"),
+        (["compare", "pendulum", "--searches", "ars", "--hours", "-1"], "--hours must be positive, got -1"),
+        (["compare", "pendulum", "--horizon", "x"], "task.horizon must be of type int, got 'x'"),
+        (["compare", "pendulum", "--gamma", "1", "--set", "task.gamma=1"], "--gamma and --set task.gamma say the same"),
+        (["compare", "pendulum", "--wrapper", "Nope(", "--searches", "ars"], "the wrapper 'Nope(' cannot be used"),
     ],
 )
 def test_wrong_arguments(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,3 +292,45 @@ def test_help_says_what_every_search_suits(capsys: pytest.CaptureFixture[str]) -
         main(["compare", "--help"])
     text = capsys.readouterr().out
     assert all(f"  {name:8}{entry.suits}\n" in text for name, entry in SEARCHES.items())
+
+
+@pytest.mark.parametrize("words", [["--plan.probes", "8"], ["--policy", "mlp"]])
+def test_settings_of_a_search_are_said_to_need_their_owner(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "pendulum", *words])
+    assert "e.g. --set abs.plan.paths=2" in capsys.readouterr().err
+
+
+ENVIRONMENT = """
+import gymnasium, numpy as np
+
+class Lift(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict(height=gymnasium.spaces.Box(-9, 9, (1,)))
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+
+    def __init__(self, mass):
+        self.mass = mass
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.height = self.np_random.uniform(-1, 1, 1)
+        return {"height": self.height}, {}
+
+    def step(self, action):
+        self.height = np.clip(self.height + action / self.mass, -9, 9)
+        return {"height": self.height}, -float(self.height[0] ** 2), False, False, {}
+"""
+
+
+def test_an_environment_of_ones_own_takes_the_options_of_train(tmp_path: Path) -> None:
+    (tmp_path / "lift_env.py").write_text(ENVIRONMENT)
+    words = ["compare", "lift_env:Lift", *SMALL, "--seeds", "0", "--episodes", "8", "--horizon", "5", "--json"]
+    words += ["--env-kwargs", "mass=4", "--wrapper", "FlattenObservation", "--wrapper", "BoundAction(low=-1,high=1)"]
+    answer = shell([sys.executable, "-m", "abps", *words], cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["done"] == 1
+    task = read_settings(tmp_path / "runs" / "lift_env-Lift" / "ars" / "seed-0").task
+    assert (task.horizon, task.env_kwargs) == (5, ("mass=4",))
+    assert task.wrapper == ("FlattenObservation", "BoundAction(low=-1,high=1)")

@@ -12,6 +12,7 @@ from abps.errors import ConfigError
 from abps.study.groups import band, common_end, group_runs, improvements, metric_of, points, summarise, thresholds
 from abps.study.notices import warnings
 from abps.study.records import load_runs
+from abps.study.report import payload
 
 MakeRun = Callable[..., Path]
 
@@ -53,13 +54,39 @@ def test_a_study_under_way_is_compared_where_all_have_been(make_run: MakeRun, tm
     assert np.isfinite(curve.value).tolist() == [False, True, True, False, False]
 
 
+def test_finished_runs_are_compared_at_the_budget_that_they_used(make_run: MakeRun, tmp_path: Path) -> None:
+    """ABS of these runs has iterations of 19 episodes and ARS of 16: of 100, their last are after 95 and 96."""
+    for search in ("abs", "ars"):
+        path = make_run(tmp_path, "hopper", search, 0, episodes=100)
+        journal = (path / "journal.jsonl").read_text().splitlines(True)
+        lines = [json.dumps({**json.loads(journal[-1]), "episode": number}) + "\n" for number in range(100)]
+        (path / "journal.jsonl").write_text("".join(lines))
+    groups = group_runs(load_runs([tmp_path]))
+    assert [group.runs[0].column("episodes")[-1] for group in groups] == [95, 96]
+    assert common_end(groups) == 100
+    rows = summarise(groups, repetitions=10)
+    assert [row.episodes for row in rows] == [100, 100]
+    assert [row.steps for row in rows] == [group.runs[0].steps_run for group in groups]
+    for row, group in zip(rows, groups, strict=True):
+        assert row.scores["mean"]["centre_return"].value == points(group.runs[0], "centre_return", "episodes")[1][-1]
+        curve = band(group, "centre_return", "episodes")
+        assert curve is not None
+        assert (curve.x[-1], np.isfinite(curve.value[-1])) == (100, True)
+    assert payload(load_runs([tmp_path]))["grids"]["hopper"]["episodes"][-1] == 100, "the report's curves, too"
+
+
 def test_same_seed_twice_counts_once(make_run: MakeRun, tmp_path: Path) -> None:
     make_run(tmp_path / "a", "hopper", "abs", 0, episodes=100)
     make_run(tmp_path / "b", "hopper", "abs", 0, episodes=300)
     runs = load_runs([tmp_path])
     (group,) = group_runs(runs)
     assert [len(run.metrics) for run in group.runs] == [15]
-    assert any("more than once" in warning.text for warning in warnings(runs, [group]))
+    assert any("seed 0 was given more than once" in warning.text for warning in warnings(runs, [group]))
+    for folder in "ab":
+        make_run(tmp_path / folder, "hopper", "abs", 1, episodes=100)
+    runs = load_runs([tmp_path])
+    (group,) = group_runs(runs)
+    assert any("seeds 0, 1 were given more than once" in warning.text for warning in warnings(runs, [group]))
 
 
 def test_centre_prefers_fresh_evaluations(make_run: MakeRun, tmp_path: Path) -> None:

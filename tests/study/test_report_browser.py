@@ -364,3 +364,32 @@ def test_summary_can_be_saved(report: Path, open_page: Callable[..., Any]) -> No
     lines = Path(download.value.path()).read_text().splitlines()
     assert len(lines) == 7
     assert lines[0].startswith("task,search,seeds,episodes")
+
+
+def test_a_logarithmic_axis_has_numbers_on_a_phone_too(report: Path, open_page: Callable[..., Any]) -> None:
+    """uPlot itself writes none when powers of ten are less than its `space` apart."""
+    page = open_page(report, 390)
+    axes = """[...document.querySelectorAll("figure")].map((figure) => figure.chart && figure.chart.u)
+        .filter((u) => u && u.scales.y.distr === 3).map((u) => u.axes[1])"""
+    labels = f"""(pixels) => {{ const values = [], axis = {axes}[0];
+        for (let power = -8; power <= 1; power++)
+          for (let digit = 1; digit <= 9; digit++) values.push(Number((digit * 10 ** power).toPrecision(3)));
+        return axis.filter({{ valToPos: (value) => -pixels * Math.log10(value) }}, values).filter(Boolean); }}"""
+    assert page.evaluate(labels, 14) == [1e-8, 1e-6, 1e-4, 0.01, 1]
+    assert page.evaluate(labels, 30) == pytest.approx([10.0**power for power in range(-8, 2)])
+    assert page.evaluate(labels, 100)[-5:] == [2, 5, 10, 20, 50]
+    assert page.evaluate(labels, 300)[-5:] == [10, 20, 30, 50, 70]
+    found = page.evaluate(f"{axes}.map((axis) => axis._values.filter(Boolean).length)")
+    assert found, "the diagnostics have logarithmic axes"
+    assert min(found) >= 2
+
+
+def test_curves_have_a_legend_where_the_chips_are_folded_or_gone(report: Path, open_page: Callable[..., Any]) -> None:
+    shown = "[...document.querySelector('#curve-panels').querySelectorAll('.legend .search')].filter((one) => "
+    shown += "one.offsetParent).map((one) => one.innerText)"
+    assert open_page(report, 1280).evaluate(shown) == []
+    page = open_page(report, 390)
+    assert page.evaluate(shown) == 2 * ["abs", "mpd", "ars"]
+    page = open_page(report, 1280)
+    page.emulate_media(media="print")
+    assert page.evaluate(shown) == 2 * ["abs", "mpd", "ars"]

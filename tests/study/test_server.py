@@ -88,6 +88,8 @@ PATHS = [
     "/run.json?run=hopper/abs/seed-0",
     "/run.json",
     "/run.json?run=a&run=b",
+    "/run.json?" + "&".join(["run=a"] * 1000),
+    "/run.json?run=" + "a" * 60_000,
     "/run.json?run=%00",
     "/index.html",
     "/.git/config",

@@ -143,3 +143,8 @@ def test_value_of_a_name() -> None:
     document = to_dict(search_config("mpd"))
     assert value_of(document, "plan.probes") == search_config("mpd").plan.probes  # type: ignore[attr-defined]
     assert not isinstance(value_of(document, "plan.nothing"), int | float)
+
+
+def test_what_is_no_space_is_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="a space is a YAML file or a dictionary like one, got 3"):
+        read_space(3, search_config("abs"))  # type: ignore[arg-type]

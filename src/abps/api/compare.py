@@ -2,11 +2,11 @@
 
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from abps.api.resolve import whole_number
+from abps.api.resolve import as_path, whole_number
 from abps.api.temporary import TemporaryFolder
 from abps.api.trained import TrainedRun
 from abps.errors import AbpsError, ConfigError, RunError
@@ -78,7 +78,7 @@ class Comparison:
         """
         from abps.study.report import write_report
 
-        file = Path(out) if out is not None else (self.path or Path()) / "report.html"
+        file = as_path(out, "out") if out is not None else (self.path or Path()) / "report.html"
         write_report(self._records, file)
         return file
 
@@ -147,6 +147,10 @@ def compare(
         >>> found.report("comparison.html").name
         'comparison.html'
     """
+    if settings is not None and not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"settings must be a dictionary like {{'task.gamma': 0.98}}, got {settings!r:.80}")
+    if jobs is not None:
+        whole_number(jobs, "jobs", 1)
     changes = dict(settings or {})
     mine = {name.removeprefix("task."): changes.pop(name) for name in list(changes) if name.startswith("task.")}
     made = _made_tasks(tasks, mine)
@@ -161,7 +165,7 @@ def compare(
         fixed={name: str(value) for name, value in changes.items()},
     )
     keep = TemporaryFolder() if out is None else None
-    folder = keep.path if keep is not None else Path(str(out))
+    folder = keep.path if keep is not None else as_path(out, "out")
     cells = [_with_task(cell, made) for cell in make_cells(grid, folder)]
     there = [find(cell.path, cell.settings) for cell in cells]
     check_conflicts(cells, there)
@@ -183,6 +187,8 @@ def _made_tasks(tasks: Any, changes: Mapping[str, Any]) -> dict[str, Task]:
 
 
 def _names(searches: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(searches, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"searches must be a name or a list of names, got {searches!r:.80}")
     listed = [searches] if isinstance(searches, str) else list(searches)
     for item in listed:
         if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -19,7 +19,7 @@ from abps.settings import replace, with_changes
 from abps.tasks.config import TaskConfig
 from abps.tasks.gym import Task, TaskLike, make_task
 
-__all__ = ["Resolved", "resolve", "whole_number"]
+__all__ = ["Resolved", "as_path", "resolve", "whole_number"]
 
 
 class Resolved(NamedTuple):
@@ -56,7 +56,7 @@ def resolve(
     Raises:
         AbpsError: one sentence about what is wrong.
     """
-    file = read_settings_file(config) if config is not None else NOTHING
+    file = read_settings_file(as_path(config, "config")) if config is not None else NOTHING
     whole_number(seed, "seed", 0)
     made = None
     if search == AUTO:
@@ -88,6 +88,18 @@ def whole_number(value: Any, name: str, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < least:
         raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r:.80}")
     return int(value)
+
+
+def as_path(value: Any, name: str) -> Path:
+    """A path that a call was given.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return Path(value)
+    except TypeError as error:
+        raise ConfigError(f"{name} must be a path, got {value!r:.80}") from error
 
 
 def _chosen(task: TaskLike, file: FileSettings, budget: BudgetConfig, changes: Mapping[str, Any]) -> tuple[Task, str]:

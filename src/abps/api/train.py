@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from abps.api.callbacks import Callback, CallbackObserver, checked_callbacks
-from abps.api.resolve import Resolved, resolve, whole_number
+from abps.api.resolve import Resolved, as_path, resolve, whole_number
 from abps.api.temporary import TemporaryFolder
 from abps.api.trained import TrainedRun
-from abps.errors import ConfigError
 from abps.policies.start import InitialLike
 from abps.run.loop import Observer
 from abps.run.loop import train as train_run
@@ -88,14 +87,7 @@ def train(
         from abps.api.progress import ProgressBar
 
         observers.append(ProgressBar())
-    return _in_memory(resolved, observers) if out is None else _on_disk(resolved, observers, _folder(out))
-
-
-def _folder(out: str | Path) -> Path:
-    try:
-        return Path(out)
-    except TypeError as error:
-        raise ConfigError(f"out is the path of a run directory, or None, got {out!r:.80}") from error
+    return _in_memory(resolved, observers) if out is None else _on_disk(resolved, observers, as_path(out, "out"))
 
 
 def _in_memory(resolved: Resolved, observers: list[Observer]) -> TrainedRun:
@@ -123,9 +115,9 @@ def _on_disk(resolved: Resolved, observers: list[Observer], path: Path) -> Train
 
 def _train(resolved: Resolved, observers: list[Observer], path: Path) -> None:
     """Make the run, or go on with one of the same settings; one that is done already is left as it is."""
-    prepare_directory(path, resolved.settings, resolved.start.files)
-    if find(path, resolved.settings).state == "done":
+    if find(path, resolved.settings).state == "done":  # Perhaps with more episodes than are wanted now.
         return
+    prepare_directory(path, resolved.settings, resolved.start.files)
     try:
         train_run(path, resolved.settings, tuple(observers), resolved.task)
     finally:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abps.api.resolve import whole_number
+from abps.api.resolve import as_path, whole_number
 from abps.api.temporary import TemporaryFolder
 from abps.errors import ConfigError, RunError
 from abps.policies.policy import Policy, PolicySpace, load_policy
@@ -174,7 +174,7 @@ class TrainedRun:
         """
         from abps.study.report import write_report
 
-        file = Path(out) if out is not None else (self.path or Path()) / "report.html"
+        file = as_path(out, "out") if out is not None else (self.path or Path()) / "report.html"
         write_report([self._record], file)
         return file
 
@@ -182,9 +182,10 @@ class TrainedRun:
         """Copy the run to a directory, which `abps resume`, `abps report` and all other commands take.
 
         Raises:
+            ConfigError: it is no path.
             RunError: there is something already, or the disk refuses.
         """
-        target = Path(path)
+        target = as_path(path, "path")
         if target.exists():
             raise RunError(f"{target} exists already; save the run under another name")
         try:

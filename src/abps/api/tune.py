@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from abps.api.resolve import resolve, whole_number
+from abps.api.resolve import as_path, resolve, whole_number
 from abps.api.temporary import TemporaryFolder
-from abps.errors import ConfigError
 from abps.search.base import SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import replace
@@ -89,15 +88,8 @@ def tune(
         evaluation_episodes=int(evaluation_episodes),
     )
     temporary = TemporaryFolder() if out is None else None
-    folder = temporary.path if temporary is not None else _folder(out)
+    folder = temporary.path if temporary is not None else as_path(out, "out")
     return run_study(folder, tuning, int(trials), resolved.task, jobs=jobs, keep=keep_runs, temporary=temporary)
-
-
-def _folder(out: Any) -> Path:
-    try:
-        return Path(out)
-    except TypeError as error:
-        raise ConfigError(f"out is the path of a folder, or None, got {out!r:.80}") from error
 
 
 def _fixed(settings: Mapping[str, Any]) -> set[str]:

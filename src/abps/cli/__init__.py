@@ -1,7 +1,7 @@
 """The command line: parse, call, print. A command's module is imported only when the command is used.
 
 A command's module has `HELP` and either `run(argv) -> exit code`, when its options are settings, or `configure(parser)`
-and `execute(arguments) -> exit code` for argparse.
+and `execute(arguments) -> exit code` for argparse, and perhaps `ADVICE`, what to do about an option that it lacks.
 """
 
 import argparse
@@ -67,11 +67,16 @@ def main(argv: list[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """argparse that says what is wrong in one sentence, and leaves the usage to `--help`."""
 
+    advice = ""
+    """What to write in place of an option that is like none of the command's."""
+
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split()[0] if "unrecognized" in message else ""
         flags = [flag for action in self._actions for flag in action.option_strings]
         close = difflib.get_close_matches(unknown.partition("=")[0], flags, n=1)
         advice = f"did you mean {close[0]!r}?" if close else f"`{self.prog} --help` lists the options"
+        if unknown.startswith("--") and not close and self.advice:
+            advice = self.advice
         self.exit(2, f"{self.prog}: {message}; {advice}\n")
 
 
@@ -107,6 +112,7 @@ def _run(command: str, argv: list[str]) -> int:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(argv=argv)  # For commands that say them again.
+        parser.advice = getattr(module, "ADVICE", "")
         module.configure(parser)
         return module.execute(parser.parse_args(argv))
     except AbpsError as error:

@@ -32,7 +32,7 @@ from abps.study.groups import AXES
 from abps.study.records import find_runs, load_runs
 from abps.words import count
 
-__all__ = ["HELP", "configure", "execute"]
+__all__ = ["ADVICE", "HELP", "configure", "execute"]
 
 HELP = """Run a grid of tasks, searches, seeds and settings, and write a report about it.
 
@@ -40,7 +40,12 @@ Cells that are finished are skipped, broken and unfinished ones go on where they
 is running are waited for. The same command given again after Ctrl-C, a crash or a power loss does only what is missing;
 given on several machines with a shared file system, it shares the work."""
 
+ADVICE = "settings are given with their owner's name, e.g. --set abs.plan.paths=2, --set task.gamma=0.98"
+
 PAGE = "docs/guides/which_search.md"
+
+TASK_OPTIONS = ("gamma", "horizon", "env_kwargs", "wrapper")
+"""Settings of the task that `abps train` and this command give the same option."""
 
 EXAMPLES = """
   abps compare pendulum --searches abs,mpd,ars --seeds 0-2 --episodes 200
@@ -73,6 +78,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="cpu: for ordinary computers; paper: as published (default: cpu, or what --grid is about)",
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default: runs)")
+    task = parser.add_argument_group("task; as in `abps train`, for all tasks")
+    task.add_argument("--gamma", help="discount of the return that is maximised; the same as --set task.gamma=…")
+    task.add_argument("--horizon", help="longest episode in steps")
+    task.add_argument(
+        "--env-kwargs", action="append", default=[], metavar="KEY=VALUE",
+        help="keyword arguments that the environment is made with, or a JSON object; may be repeated",
+    )  # fmt: skip
+    task.add_argument(
+        "--wrapper", action="append", default=[], metavar="NAME",
+        help="wrapper around the environment, e.g. FlattenObservation; may be repeated, the innermost first",
+    )  # fmt: skip
     grid = parser.add_argument_group("settings; a name begins with the search, task, budget or run it belongs to")
     grid.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="fixed", help="for all cells")
     grid.add_argument(
@@ -129,11 +145,15 @@ def _grid(arguments: argparse.Namespace) -> Grid:
     searches = listed.names
     if arguments.episodes is not None and arguments.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, got {arguments.episodes}")
+    if arguments.retries < 0:
+        raise ConfigError(f"--retries must not be negative, got {arguments.retries}")
+    if arguments.hours is not None and not arguments.hours > 0:
+        raise ConfigError(f"--hours must be positive, got {arguments.hours:g}")
     named = GRIDS.get(arguments.grid, NamedGrid((), "cpu"))
     axes = tuple(axis for axis in named.axes if axis.names[0].partition(".")[0] in searches)
     if arguments.grid and not any(set(axis.tasks) & set(tasks) for axis in axes):
         raise ConfigError(f"the grid {arguments.grid} says nothing about these tasks and searches")
-    fixed, episodes = dict(map(parse_assignment, arguments.fixed)), arguments.episodes or DEFAULT_EPISODES
+    fixed, episodes = _fixed(arguments), arguments.episodes or DEFAULT_EPISODES
     return Grid(
         tasks=tasks,
         searches=searches,
@@ -146,7 +166,20 @@ def _grid(arguments: argparse.Namespace) -> Grid:
     )
 
 
-def _chosen(tasks: Sequence[str], fixed: Mapping[str, str], episodes: int, *, quiet: bool) -> dict[str, str]:
+def _fixed(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Settings that hold for all cells: those of `--set`, and those of the task that have an option of their own."""
+    fixed: dict[str, Any] = dict(map(parse_assignment, arguments.fixed))
+    for option in TASK_OPTIONS:
+        value = getattr(arguments, option)
+        if value in (None, []):
+            continue
+        if f"task.{option}" in fixed:
+            raise ConfigError(f"--{option.replace('_', '-')} and --set task.{option} say the same thing; give one")
+        fixed[f"task.{option}"] = tuple(value) if isinstance(value, list) else value
+    return fixed
+
+
+def _chosen(tasks: Sequence[str], fixed: Mapping[str, Any], episodes: int, *, quiet: bool) -> dict[str, str]:
     """The search that suits every task."""
     from abps.tasks.gym import make_task
 
@@ -216,7 +249,8 @@ def _run_one(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             return 130
     there = find(cell.path, cell.settings)
     if arguments.json:
-        print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there)}))
+        rows = _rows(_runs_of([cell], arguments))
+        print(json.dumps({"cell": cell.number, "run": str(cell.path), **vars(there), "rows": rows}, ensure_ascii=False))
     elif not arguments.quiet:
         print(f"{cell.path}: {there.state} ({count(there.episodes, 'episode')})")
     return 0 if there.state == "done" else 1

@@ -29,6 +29,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
     if arguments.episodes < 1 or arguments.workers < 1:
         raise ConfigError("--episodes and --workers must be at least 1")
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed must not be negative, got {arguments.seed}")
     settings = read_settings(arguments.run)
     if settings.hardware is not None:
         raise RunError(f"{arguments.run} is a run on real hardware: there is no simulator to evaluate its policy in")

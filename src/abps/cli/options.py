@@ -158,8 +158,9 @@ def _check_words(words: Words, known: Mapping[str, Option], nodes: Sequence[Node
         if not option.is_switch and value is None:
             raise ConfigError(f"{flag} needs a value ({option.help})")
     wanted = [option for option in _all_options(nodes) if option.metavar]
-    if len(words.positionals) < len(wanted):
-        missing = wanted[len(words.positionals)]
+    given = [word for word in words.positionals if word.strip()]
+    if len(given) < len(wanted):
+        missing = wanted[len(given)]
         raise ConfigError(f"{missing.metavar} is missing: {missing.help}")
     if len(words.positionals) > len(wanted):
         raise ConfigError(f"unexpected argument {words.positionals[len(wanted)]!r}")

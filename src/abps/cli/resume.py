@@ -8,9 +8,11 @@ from typing import Any
 from abps.cli.options import parse, split_words
 from abps.cli.train import Logger, flat_config, print_help, train_and_tell
 from abps.cli.tree import Group, positional
+from abps.errors import ConfigError
 from abps.run.config import RunConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import replace, setting
+from abps.words import count
 
 __all__ = ["HELP", "ResumeArguments", "run"]
 
@@ -49,6 +51,8 @@ def run(argv: Sequence[str]) -> int:
     groups = _groups(settings.budget, settings.run)
     arguments, budget, run_config = parse(words, groups, command="resume")
     changed = replace(settings, budget=budget, run=run_config)
+    if budget.episodes != settings.budget.episodes:
+        _check_budget(path, budget.episodes)
     if not (arguments.quiet or arguments.json):
         for change in stamp_changes(path):
             print(f"note: {change}; results may differ from those of the uninterrupted run")
@@ -57,6 +61,18 @@ def run(argv: Sequence[str]) -> int:
             write_settings(path, changed)
     loggers = open_loggers(arguments.log, path, flat_config(changed))
     return train_and_tell(path, changed, arguments, loggers)
+
+
+def _check_budget(path: Path, episodes: int) -> None:
+    """Refuse a budget that the run has outgrown: its files would say that it used more episodes than it had."""
+    from abps.study.cells import recorded_episodes
+
+    there = recorded_episodes(path)
+    if 0 < episodes < there:
+        raise ConfigError(
+            f"the run has {count(there, 'episode')} already, and --episodes counts them all; for 100 more give "
+            f"--episodes {there + 100}"
+        )
 
 
 def _groups(budget: BudgetConfig, run_config: RunConfig) -> list[Group]:

@@ -42,6 +42,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
         raise TaskError(f"an episode is run with an environment and a policy (`query.policy`), got {policy!r:.80}")
     if not hasattr(env, "reset") or not hasattr(env, "step"):
         raise TaskError(f"an environment has `reset` and `step`, got {env!r:.80}")
+    if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
+        raise TaskError(f"the seed of an episode is a whole number that is not negative, or None; got {seed!r:.80}")
     spec = policy.spec
     horizon = spec.horizon
     observations = np.empty((horizon + 1, spec.observation_dim))

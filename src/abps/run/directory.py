@@ -135,6 +135,7 @@ def new_directory(
         RunError: there is a run already, or the path cannot be made.
     """
     there = path.exists()
+    made = [folder for folder in path.parents if not folder.exists()]  # The innermost first.
     moved = move_aside(path) if overwrite and there else None
     try:
         create_directory(path, settings, files)
@@ -149,6 +150,9 @@ def new_directory(
                 (path / name).unlink(missing_ok=True)
         else:
             shutil.rmtree(path, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):  # Another run may be in it by now.
+                folder.rmdir()
         _put_back(path, moved)
         raise
 

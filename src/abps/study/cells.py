@@ -7,6 +7,8 @@ did.
 
 import fcntl
 import os
+import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from abps.study.records import reason_text
 __all__ = [
     "BusyError",
     "Found",
+    "child_environment",
     "differences",
     "find",
     "is_locked",
@@ -144,6 +147,18 @@ def single_threaded(environment: Mapping[str, str] | None = None) -> dict[str, s
         flags = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NPROC")
     return {**dict.fromkeys(names, "1"), "XLA_FLAGS": flags}
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a process that is to carry out cells: one thread, and modules found where this one does.
+
+    Python puts the folder of a script first in `sys.path`, and `abps` the folder it is called in; a new process knows
+    neither, and would not find the user's environment beside the script.
+    """
+    ours = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders = [os.path.abspath(place) for place in sys.path if os.path.isdir(place or ".")]
+    mine = [place for place in dict.fromkeys(folders) if os.path.realpath(place) not in ours]
+    return {**os.environ, **single_threaded(), "PYTHONPATH": os.pathsep.join(mine)}
 
 
 def _or_busy(path: Path, error: Exception) -> Exception:

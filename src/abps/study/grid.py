@@ -64,8 +64,9 @@ class Grid:
     """Training episodes per task; 0: no limit."""
     preset: str = "cpu"
     axes: tuple[Axis, ...] = ()
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    """Settings that hold for all cells they apply to, by dotted name; they do not make a variant."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that hold for all cells they apply to, by dotted name, as texts or values; they do not make a variant.
+    """
     auto: Mapping[str, str] = field(default_factory=dict)
     """The search that the name `auto` stands for, per task."""
 

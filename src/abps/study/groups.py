@@ -32,6 +32,7 @@ __all__ = [
     "at_once",
     "axis_values",
     "band",
+    "group_end",
     "group_runs",
     "improvements",
     "label_order",
@@ -174,8 +175,7 @@ def band(
     curves = [(x, y) for x, y in (points(run, quantity, axis) for run in group.runs) if x.size]
     if not curves:
         return None
-    ends = [float(x[-1]) for x, _ in curves]
-    end = max(ends) if group.complete else min(ends)
+    end = group_end(group, axis)
     if grid is None:
         grid = np.linspace(0.0, end, 101)
     inside = np.where(grid <= end * (1 + 1e-9), grid, np.nan)
@@ -190,12 +190,8 @@ def band(
 
 def common_end(groups: Iterable[Group], axis: str = "episodes") -> float:
     """The x that every group of a task reached: comparisons are made there. NaN when nothing was measured."""
-    ends = []
-    for group in groups:
-        lasts = [x[-1] for run in group.runs if (x := _finite(axis_values(run, axis))).size]
-        if lasts:
-            ends.append(max(lasts) if group.complete else min(lasts))
-    return float(min(ends)) if ends else math.nan
+    ends = [end for group in groups if math.isfinite(end := group_end(group, axis))]
+    return min(ends) if ends else math.nan
 
 
 def thresholds(
@@ -289,6 +285,22 @@ def axis_values(run: Run, axis: str) -> Array:
     if axis not in AXES:
         raise ConfigError(f"unknown axis {axis!r}; known: {', '.join(AXES)}")
     return run.column(axis)
+
+
+def group_end(group: Group, axis: str) -> float:
+    """How far a group is: finished runs as far as the longest, others as far as the shortest. NaN: nothing is measured.
+
+    A finished run has used its whole budget. Its last episodes may belong to an outer iteration that they did not
+    complete; its current policy is then still that of the iteration before, so the curve goes on at that height.
+    """
+    lasts = [max(float(x[-1]), _used(run, axis)) for run in group.runs if (x := _finite(axis_values(run, axis))).size]
+    return math.nan if not lasts else max(lasts) if group.complete else min(lasts)
+
+
+def _used(run: Run, axis: str) -> float:
+    """Episodes or steps that a finished run has used in all; 0 where that is not known."""
+    counted = {"episodes": run.episodes_run, "steps": run.steps_run}
+    return float(counted.get(axis, 0)) if run.status == "done" and not run.imported else 0.0
 
 
 def _finite(values: Array) -> Array:
@@ -396,6 +408,8 @@ def _at_end(group: Group, other: str, axis: str, end: float) -> float:
     values = []
     for run in group.runs:
         x, y = axis_values(run, axis), axis_values(run, other)
+        if _used(run, axis) and _used(run, other):  # The episodes of an outer iteration that was not completed.
+            x, y = np.append(x, _used(run, axis)), np.append(y, _used(run, other))
         known = np.isfinite(x)
         values.append(statistics.on_grid(np.maximum.accumulate(x[known]), y[known], [end])[0])
     finite = [value for value in values if np.isfinite(value)]

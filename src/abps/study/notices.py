@@ -95,8 +95,9 @@ def _duplicate_warnings(group: Group) -> list[Notice]:
     twice = [str(seed) for seed, number in counts.items() if number > 1]
     if not twice:
         return []
-    return [Notice("warning", f"{group.label} on {group.task}: seed {', '.join(twice)} was given more than once; "
-                               "only the longest run counts")]  # fmt: skip
+    seeds = f"seed {twice[0]} was" if len(twice) == 1 else f"seeds {listing(twice)} were"
+    text = f"{group.label} on {group.task}: {seeds} given more than once; only the longest run of a seed counts"
+    return [Notice("warning", text)]
 
 
 def _names(runs: Sequence[Run]) -> str:

@@ -4,6 +4,7 @@ Statistics are computed here, in tested numpy, not in the browser. `abps watch -
 JSON, made again whenever something new is on disk (`study/live.py`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from abps.study.groups import (
     at_once,
     axis_values,
     band,
+    group_end,
     group_runs,
     improvements,
     label_order,
@@ -246,7 +248,9 @@ def _versions(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _grid(groups: Sequence[Group], axis: str) -> NDArray[np.float64]:
     columns = [axis_values(run, axis) for group in groups for run in group.runs]
-    end = max((float(np.nanmax(values)) for values in columns if np.isfinite(values).any()), default=1.0) or 1.0
+    lasts = [float(np.nanmax(values)) for values in columns if np.isfinite(values).any()]
+    ends = [end for group in groups if math.isfinite(end := group_end(group, axis))]
+    end = max((*lasts, *ends), default=1.0) or 1.0
     grid = np.linspace(0.0, end, GRID_POINTS)
     # Nobody wants to read a value at episode 359.6.
     return np.append(np.round(grid[:-1]), end) if axis != "minutes" and end >= GRID_POINTS else grid

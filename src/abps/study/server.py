@@ -158,7 +158,10 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, "application/json", answer.body, {"ETag": answer.tag})
 
     def _run(self, query: str) -> None:
-        names = parse_qs(query, max_num_fields=4).get("run", [])
+        try:
+            names = parse_qs(query, max_num_fields=4).get("run", [])
+        except ValueError:  # Too many fields: nobody's question.
+            names = []
         body = self._live.study.details(names[0]) if len(names) == 1 else None
         if body is None:
             self._refuse(404, "there is no such run")

@@ -5,6 +5,7 @@ positive number of them, on a logarithmic scale within a factor of its default, 
 """
 
 import math
+import os
 import types
 import typing
 from collections.abc import Collection, Iterator, Mapping
@@ -157,6 +158,8 @@ def read_space(source: str | Path | Mapping[str, Any], base: SearchConfig) -> Sp
     Raises:
         ConfigError: it cannot be read, or names what the search does not have.
     """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise ConfigError(f"a space is a YAML file or a dictionary like one, got {source!r:.80}")
     where = "the space" if isinstance(source, Mapping) else str(source)
     document = source if isinstance(source, Mapping) else _parsed(Path(source))
     if not isinstance(document, Mapping) or not document:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from abps.errors import ConfigError, RunError
-from abps.study.cells import single_threaded
+from abps.study.cells import child_environment
 from abps.study.executors.local import GRACE
 from abps.study.worker import DONE, FAILED
 from abps.tasks.gym import Task
@@ -126,7 +126,7 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **single_threaded()},
+                env=child_environment(),
                 start_new_session=True,
             )
         assert self.process.stdin is not None  # noqa: S101 - a pipe was asked for

@@ -140,7 +140,12 @@ class Chart {
         series: this.styles,
         axes: [
           { ...axis, label: this.options.xLabel, labelSize: 18, size: 28, space: 64 },
-          { ...axis, size: 48, space: 34, ...(this.options.log ? { grid: { ...axis.grid, filter: tens } } : {}) },
+          {
+            ...axis,
+            size: 48,
+            space: 34,
+            ...(this.options.log ? { filter: logLabels, grid: { ...axis.grid, filter: tens } } : {}),
+          },
         ],
         cursor: {
           y: false,

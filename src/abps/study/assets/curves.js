@@ -112,6 +112,11 @@ function curveLegend() {
       node("li", {}, swatch(number), "current policy"),
       node("li", {}, swatch(number, "max"), "maximum so far"),
     );
+  if (data.labels.length > 1) {
+    // The chips above name the searches; on a phone they are folded, and on paper there are none.
+    const shown = data.labels.filter((label) => !state.hiddenLabels.has(label));
+    items.push(...shown.map((label) => node("li", { class: "search" }, swatch(data.style[label]), label)));
+  }
   if (state.smooth !== "none") items.push(node("li", {}, swatch(number, "thin"), "before smoothing"));
   return items.length ? node("ul", { class: "legend" }, ...items) : null;
 }

@@ -54,6 +54,20 @@ function neat(value, round) {
   return Number((step * power).toPrecision(3));
 }
 
+// Which values of a logarithmic axis are written beside it: powers of ten, as many as there is room for; more where the
+// axis spans few of them. uPlot writes none when powers of ten are close to each other, as on a phone.
+function logLabels(u, splits) {
+  const power = Math.abs(u.valToPos(10, "y") - u.valToPos(1, "y")), // pixels
+    every = Math.max(1, Math.ceil(22 / power)),
+    digits = power >= 160 ? [1, 2, 3, 5, 7] : power >= 70 ? [1, 2, 5] : [1];
+  return splits.map((value) => {
+    if (!value) return null;
+    const exponent = Math.floor(Math.log10(value) + 1e-9),
+      digit = Math.round(value / 10 ** exponent);
+    return digits.includes(digit) && exponent % every === 0 ? value : null;
+  });
+}
+
 // On a logarithmic axis only powers of ten have a line; their neighbours would make a grey area.
 const tens = (_, splits) =>
   splits.map((value) => (value && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-6 ? value : null));

@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 from abps.run.directory import settings_document
-from abps.study.cells import single_threaded
+from abps.study.cells import child_environment
 from abps.study.executors.base import Outcome
 from abps.study.grid import Cell
 from abps.study.worker import BUSY, DONE, FAILED, INTERRUPTED
@@ -60,7 +60,7 @@ class LocalExecutor:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **single_threaded()},
+                env=child_environment(),
                 start_new_session=True,
             )
         self._children.append(_Child(cell, process))
