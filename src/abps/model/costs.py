@@ -5,11 +5,13 @@ prior with critics of few episodes, the Gaussian process. In units of the *margi
 the limit) the process sees
 
     y = min((cost − limit) / u, 1),        a crash: y = 1, as far above the limit as usual episodes are below it,
-    P(cost(x) ≤ limit) = Φ(z(x)),          z(x) = −mean(x) / √(var(x) + σ_n²),
+    P(cost(x) ≤ limit) = Φ(z(x)),          z(x) = −mean(x) / (κ·√(var(x) + σ_n²)),
 
 so that P speaks of one more episode, noise included, not of its mean. σ_f is never below max(1, −m)/z_p with m the
-fitted constant and z_p = Φ⁻¹(p): where the kernel knows nothing, nothing is safe. Shapes: n points, m policies, d
-parameters, T steps.
+fitted constant and z_p = Φ⁻¹(p): where the kernel knows nothing, nothing is safe. The *caution* κ ≥ 1 corrects a model
+that is too sure of itself: log κ grows by η·p with every violation or crash and falls by η·(1 − p) with every other
+episode, so that in N episodes there are at most (1 − p)·N + log(κ_N)/η violations, whatever the truth is (adaptive
+conformal inference, Gibbs and Candès 2021). Shapes: n points, m policies, d parameters, T steps.
 """
 
 from collections.abc import Sequence
@@ -55,6 +57,8 @@ PRIOR = AscentPrior(critics=EpisodicLstd(), start_spread=0.0, path_spread=0.0)
 SMALLEST = 1e-9
 """Smallest margin, relative to the costs' size, and smallest spread of costs."""
 LARGEST_EXPONENT = 20.0
+CAUTION_RATE, MOST_CAUTION = 0.3, 10.0
+"""η, and the largest κ: beyond it nothing would be safe anyhow."""
 ROWS = 256
 """Policies whose covariance is computed at once."""
 
@@ -67,6 +71,8 @@ class CostMemory:
     prior: Any = None
     """What the learner of the prior remembers, its critics included."""
     fits: int = 0
+    caution: float = 1.0
+    """κ"""
 
 
 @dataclass
@@ -90,6 +96,12 @@ class CostProcess:
     @memory.setter
     def memory(self, memory: CostMemory) -> None:
         self._memory, self._learner.memory = memory, memory.prior
+
+    def note(self, violations: int, others: int) -> None:
+        """Count episodes of policies that were taken to be safe: κ follows."""
+        p = self.constraint.probability
+        change = CAUTION_RATE * (p * violations - (1.0 - p) * others)
+        self._memory.caution = float(np.clip(self._memory.caution * np.exp(change), 1.0, MOST_CAUTION))
 
     def learn(self, near: Neighbourhood, column: int, episodes: Sequence[Trajectory]) -> None:
         """Fit the critics to the steps of recent episodes (at least one), then the process to episodes' costs.
@@ -120,7 +132,7 @@ class CostProcess:
         """z (m,) of policies (m, d): Φ(z) is the probability that an episode stays within the limit."""
         points, posterior = model.neighbourhood.coordinates.to_chart(parameters), model.posterior
         scores = [_score(*posterior.joint(points[k : k + ROWS]), posterior.hyper) for k in range(0, len(points), ROWS)]
-        return np.concatenate(scores)
+        return np.concatenate(scores) / self._memory.caution
 
 
 def _score(mean: Array, covariance: Array, hyper: Hyper) -> Array:

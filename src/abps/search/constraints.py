@@ -3,8 +3,8 @@ p.
 
 Each constraint has a process of its own (`model/costs.py`) over all policies that were tried, in the chart of the
 actions, with critics of its own; a failed episode is a measurement above the limit. A proposal is brought back, along
-the straight line, towards the *anchor*: the search's centre, or, when that is not safe enough, the tried policy that is
-most probably safe. Of a path every knot, and places between, are kept on their own. Before anything was measured only
+the straight line, towards the *anchor*: the search's centre, or, when that is not safe enough, the nearest tried policy
+that is, or the most probably safe one when none is. Of a path every knot, and places between, are kept on their own. Before anything was measured only
 the policy that the search starts from is run. When not even the anchor is safe, what is asked for is nearly as safe as
 it at least, and the centre goes where it becomes safer. Shapes: d parameters, m policies, c constraints.
 """
@@ -128,12 +128,16 @@ class ConstraintKeeper:
         """Take in the episodes of one query, by its number; `learn` follows when all of a stage are taken in."""
         memory, worked = self.memory, [item for item in outcomes if isinstance(item, Trajectory)]
         memory.violations += sum(map(self.violated, worked))
-        visits = None
+        costs = np.array([_costs(item, self._constraints) for item in worked]).reshape(-1, len(self._constraints))
+        crashes, visits = len(outcomes) - len(worked), None
+        if memory.recent:  # The first episodes were judged by nobody.
+            for column, process in enumerate(self.processes):
+                above = int(np.sum(costs[:, column] > process.constraint.limit))
+                process.note(above + crashes, len(worked) - above)
         if worked:
             rng = generator(self._seed, "constraint visits", number)
             visits = Visits.collect(worked, 1.0, STATES, rng)
-        costs = np.array([_costs(item, self._constraints) for item in worked]).reshape(-1, len(self._constraints))
-        tried = Tried(policy.parameters, policy.normaliser, costs, len(outcomes) - len(worked), role, iteration, visits)
+        tried = Tried(policy.parameters, policy.normaliser, costs, crashes, role, iteration, visits)
         memory.tried = _newest([*memory.tried, tried])
         memory.recent = [*memory.recent, *worked][-EPISODES:]
 
@@ -226,13 +230,16 @@ class ConstraintKeeper:
         return parameters if same_normaliser(old, new) else self._space.remapped(parameters, old, new)
 
     def _anchor(self, centre: Array, normaliser: Normaliser) -> _Anchor:
-        """The centre, if it is safe, or else the safest policy that is known."""
-        known = self._fitted(normaliser)[0].neighbourhood.parameters
-        candidates = np.vstack([centre[None], known])
+        """The centre, if it is safe, or else the nearest tried policy that is; the safest of all when none is."""
+        near = self._fitted(normaliser)[0].neighbourhood
+        candidates = np.vstack([centre[None], near.parameters])
         safety = self.safety(candidates, normaliser)
-        best = 0 if safety[0] >= 0.0 else int(np.argmax(safety))
-        highest = float(safety[best])
-        return _Anchor(candidates[best], 0.0 if highest >= 0.0 else highest - LEEWAY)
+        highest = float(safety.max())
+        if highest < 0.0:
+            return _Anchor(candidates[int(np.argmax(safety))], highest - LEEWAY)
+        places = near.coordinates.to_chart(candidates)
+        distances = np.linalg.norm(places - places[0], axis=1)
+        return _Anchor(candidates[int(np.argmin(np.where(safety >= 0.0, distances, np.inf)))], 0.0)
 
     def _shares(self, wanted: Array, anchor: _Anchor, normaliser: Normaliser) -> Array:
         """The largest shares (m,) of the ways from the anchor to policies (m, d) up to which all are safe."""
