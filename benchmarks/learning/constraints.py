@@ -49,7 +49,10 @@ class _Reporting(SmallTask):
 
     def step(self, action: Any) -> Any:
         *rest, info = super().step(action)
-        return (*rest, {**info, "cost": self.cost(np.clip(np.asarray(action, dtype=np.float64), -self.reach, self.reach))})
+        return (
+            *rest,
+            {**info, "cost": self.cost(np.clip(np.asarray(action, dtype=np.float64), -self.reach, self.reach))},
+        )
 
     def cost(self, action: Any) -> float:
         """What the step cost."""
@@ -80,7 +83,9 @@ class CrashingCartPole(TrackCartPole):
 
 class WalledQuadrotor(_Reporting, Quadrotor):
     def cost(self, action: Any) -> float:
-        turned_over = abs(self.state[2]) > np.pi / 2.0  # A crash ends the episode near the target, but is none the less.
+        turned_over = (
+            abs(self.state[2]) > np.pi / 2.0
+        )  # A crash ends the episode near the target, but is none the less.
         return 2.0 if turned_over else float(np.hypot(self.state[0], self.state[1]))
 
 

@@ -5,13 +5,19 @@ prior with critics of few episodes, the Gaussian process. In units of the *margi
 the limit) the process sees
 
     y = min((cost − limit) / u, 1),        a crash: y = 1, as far above the limit as usual episodes are below it,
-    P(cost(x) ≤ limit) = Φ(z(x)),          z(x) = −mean(x) / (κ·√(var(x) + σ_n²)),
+    P(cost(x) ≤ limit) = Φ(z(x)),          z(x) = −mean(x) / √(var(x) + σ_n²),
 
 so that P speaks of one more episode, noise included, not of its mean. σ_f is never below max(1, −m)/z_p with m the
-fitted constant and z_p = Φ⁻¹(p): where the kernel knows nothing, nothing is safe. The *caution* κ ≥ 1 corrects a model
-that is too sure of itself: log κ grows by η·p with every violation or crash and falls by η·(1 − p) with every other
-episode, so that in N episodes there are at most (1 − p)·N + log(κ_N)/η violations, whatever the truth is (adaptive
-conformal inference, Gibbs and Candès 2021). Shapes: n points, m policies, d parameters, T steps.
+fitted constant and z_p = Φ⁻¹(p): where the kernel knows nothing, nothing is safe.
+
+Episodes along a path are measurements at the path's middle. What the moving itself costs is one more linear term, β·e
+with e the *excitation* of the path (root-mean-square distance of its knots from the middle, in the chart) and β ~
+N(0, `EXCITATION`²): a path that breaks the limit speaks against long paths first, and against its middle less.
+
+A policy is safe when z ≥ κ·z_p. The *caution* κ ≥ 1 corrects a model that is too sure of itself: log κ grows by η·p
+with every violation or crash and falls by η·(1 − p) with every other episode, so that in N episodes there are at most
+(1 − p)·N + log(κ_N)/η violations, whatever the truth is (adaptive conformal inference, Gibbs and Candès 2021). Shapes:
+n points, m policies, d parameters, T steps.
 """
 
 from collections.abc import Sequence
@@ -27,9 +33,10 @@ from abps.critics.episodic import EpisodicLstd
 from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.model.ascent_prior import AscentPrior
-from abps.model.gp import GP, Model
+from abps.model.gp import GP, Model, PriorMean
 from abps.model.kernel import Hyper
 from abps.model.neighbourhood import Neighbourhood
+from abps.model.posterior import Features
 from abps.policies.policy import PolicySpace
 from abps.seeding import generator
 from abps.settings import replace
@@ -42,8 +49,8 @@ CRASH = 1.0
 """What a crash measures, in margins above the limit; measured costs are clipped there, so that one runaway does not
 outweigh all others."""
 GAUSSIAN_PROCESS = GP(
-    lengthscale_low=0.13,
-    lengthscale_high=1.2,
+    lengthscale_low=0.03,
+    lengthscale_high=1.0,
     shared_lengthscale=True,
     scale_by_dimension=False,
     noise="spread",
@@ -51,14 +58,16 @@ GAUSSIAN_PROCESS = GP(
     hyper_priors=True,
     weigh_repeats=True,
 )
-"""That of the fast ABS, in the same chart; a tenth of a margin is noise until more is known."""
+"""As in the fast ABS, in the same chart, with shorter lengthscales; a tenth of a margin is noise at first."""
 PRIOR = AscentPrior(critics=EpisodicLstd(), start_spread=0.0, path_spread=0.0)
 """A slope by critics. What starts and paths do to costs stays in the noise, because P is asked for any start."""
 SMALLEST = 1e-9
 """Smallest margin, relative to the costs' size, and smallest spread of costs."""
 LARGEST_EXPONENT = 20.0
-CAUTION_RATE, MOST_CAUTION = 0.3, 10.0
+CAUTION_RATE, MOST_CAUTION = 0.2, 3.0
 """η, and the largest κ: beyond it nothing would be safe anyhow."""
+EXCITATION = 8.0
+"""Prior standard deviation of what moving along a path costs, in margins per unit of the chart."""
 ROWS = 256
 """Policies whose covariance is computed at once."""
 
@@ -103,11 +112,17 @@ class CostProcess:
         change = CAUTION_RATE * (p * violations - (1.0 - p) * others)
         self._memory.caution = float(np.clip(self._memory.caution * np.exp(change), 1.0, MOST_CAUTION))
 
-    def learn(self, near: Neighbourhood, column: int, episodes: Sequence[Trajectory]) -> None:
+    @property
+    def threshold(self) -> float:
+        """κ·z_p: the z from which on a policy is safe."""
+        return self._memory.caution * float(ndtri(self.constraint.probability))
+
+    def learn(self, near: Neighbourhood, excitations: Array, column: int, episodes: Sequence[Trajectory]) -> None:
         """Fit the critics to the steps of recent episodes (at least one), then the process to episodes' costs.
 
         Args:
             near: the tried policies; their returns are costs above the limit.
+            excitations: (n,) of the paths that they moved along; 0: at rest.
             column: which of the episodes' costs it is.
             episodes: recent ones.
         """
@@ -118,21 +133,45 @@ class CostProcess:
             replay.append(replace(episode, rewards=given))
         self._learner.new_centre(near, replay, memory.fits)
         rng = generator(self.seed, "constraint", self.constraint.name, memory.fits)
-        found = GAUSSIAN_PROCESS.fit(near, self._learner.mean(near), rng, memory.hyper).hyper
+        found = GAUSSIAN_PROCESS.fit(near, self._mean(near, excitations), rng, memory.hyper).hyper
         least = max(1.0, -found.mean) / float(ndtri(self.constraint.probability))
         memory.hyper, memory.fits = replace(found, signal=max(found.signal, least)), memory.fits + 1
 
-    def model(self, near: Neighbourhood) -> Model:
+    def model(self, near: Neighbourhood, excitations: Array) -> Model:
         """The process at a neighbourhood, in margins above the limit; after `learn`."""
         if self._memory.hyper is None:
             raise RuntimeError("the process of a constraint is asked before it has learned")
-        return GAUSSIAN_PROCESS.model(near, self._learner.mean(near), self._memory.hyper)
+        return GAUSSIAN_PROCESS.model(near, self._mean(near, excitations), self._memory.hyper)
 
-    def safety(self, model: Model, parameters: Array) -> Array:
-        """z (m,) of policies (m, d): Φ(z) is the probability that an episode stays within the limit."""
-        points, posterior = model.neighbourhood.coordinates.to_chart(parameters), model.posterior
-        scores = [_score(*posterior.joint(points[k : k + ROWS]), posterior.hyper) for k in range(0, len(points), ROWS)]
-        return np.concatenate(scores) / self._memory.caution
+    def score(self, model: Model, parameters: Array, excitation: float = 0.0) -> Array:
+        """z (m,) of policies (m, d): Φ(z) is the probability that an episode stays within the limit.
+
+        Args:
+            model: what `model` returned.
+            parameters: of the policies, or the middles of paths.
+            excitation: of the paths; 0: at rest.
+        """
+        features, posterior = model.prior.features, model.posterior
+        if features is None:
+            raise RuntimeError("the prior of costs has features always")
+        points = model.neighbourhood.coordinates.to_chart(parameters)
+        values = (points - posterior.theta) @ features.gradient
+        values[:, -1] = EXCITATION * excitation
+        parts = [slice(first, first + ROWS) for first in range(0, len(points), ROWS)]
+        return np.concatenate([_score(*posterior.joint(points[k], values[k]), posterior.hyper) for k in parts])
+
+    def _mean(self, near: Neighbourhood, excitations: Array) -> PriorMean:
+        """The critics' slope, and the cost of moving as a last feature."""
+        prior = self._learner.mean(near)
+        if prior.features is None:
+            raise RuntimeError("the prior of costs has features always")
+        values, gradient, weights = prior.features
+        features = Features(
+            np.column_stack([values, EXCITATION * excitations]),
+            np.column_stack([gradient, np.zeros(len(gradient))]),
+            np.append(weights, 0.0),
+        )
+        return prior._replace(features=features)
 
 
 def _score(mean: Array, covariance: Array, hyper: Hyper) -> Array:

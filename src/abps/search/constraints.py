@@ -4,9 +4,10 @@ p.
 Each constraint has a process of its own (`model/costs.py`) over all policies that were tried, in the chart of the
 actions, with critics of its own; a failed episode is a measurement above the limit. A proposal is brought back, along
 the straight line, towards the *anchor*: the search's centre, or, when that is not safe enough, the nearest tried policy
-that is, or the most probably safe one when none is. Of a path every knot, and places between, are kept on their own. Before anything was measured only
-the policy that the search starts from is run. When not even the anchor is safe, what is asked for is nearly as safe as
-it at least, and the centre goes where it becomes safer. Shapes: d parameters, m policies, c constraints.
+that is, or the most probably safe one when none is. Of a path every knot, and places between, are kept on their own,
+and so is the path as a whole, moving included. Before anything was measured only the policy that the search starts from
+is run. When not even the anchor is safe, what is asked for is nearly as safe as it at least, and the centre goes where
+it becomes safer. Shapes: d parameters, m policies, c constraints.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from abps.arrays import Array
 from abps.data.visits import Visits
@@ -44,8 +45,8 @@ SHARES = 32
 """Evenly spaced shares of a move at which its safety is looked at."""
 LEEWAY = 0.25
 """When nothing known is safe: by how much, in standard deviations, a query may be less safe than the anchor."""
-RECOVERY = 0.5
-"""Longest step towards lower costs when nothing known is safe, in the chart."""
+RECOVERY = 0.3
+"""Longest step down the expected cost when every known policy probably breaks a limit, in the chart."""
 ROUNDING = 1e-9
 
 
@@ -64,6 +65,8 @@ class Tried:
     iteration: int
     visits: Visits | None
     """Where its episodes went; kept of the newest few."""
+    excitation: float = 0.0
+    """Of the path that it moved along: root-mean-square distance of the knots from the parameters, in the chart."""
 
 
 @dataclass
@@ -102,7 +105,6 @@ class ConstraintKeeper:
     def __init__(self, space: PolicySpace, start: Array, normaliser: Normaliser, seed: int) -> None:
         self._space, self._seed = space, seed
         self._constraints = space.spec.constraints
-        self._wanted = np.array([float(ndtri(item.probability)) for item in self._constraints])
         self.processes = [CostProcess(item, space, seed) for item in self._constraints]
         self.memory = ConstraintMemory(start, normaliser)
         self._models: tuple[ConstraintMemory, Normaliser, list[Model]] | None = None
@@ -130,14 +132,18 @@ class ConstraintKeeper:
         memory.violations += sum(map(self.violated, worked))
         costs = np.array([_costs(item, self._constraints) for item in worked]).reshape(-1, len(self._constraints))
         crashes, visits = len(outcomes) - len(worked), None
+        excitation = 0.0
         if memory.recent:  # The first episodes were judged by nobody.
+            excitation = self._excitation(policy)
+            judged_safe = self.safety(policy.parameters[None], policy.normaliser, excitation)[0] >= -ROUNDING
             for column, process in enumerate(self.processes):
                 above = int(np.sum(costs[:, column] > process.constraint.limit))
-                process.note(above + crashes, len(worked) - above)
+                process.note(above + crashes if judged_safe else 0, len(worked) - above)
         if worked:
             rng = generator(self._seed, "constraint visits", number)
             visits = Visits.collect(worked, 1.0, STATES, rng)
-        tried = Tried(policy.parameters, policy.normaliser, costs, crashes, role, iteration, visits)
+        place = (policy.parameters, policy.normaliser)
+        tried = Tried(*place, costs, crashes, role, iteration, visits, excitation)
         memory.tried = _newest([*memory.tried, tried])
         memory.recent = [*memory.recent, *worked][-EPISODES:]
 
@@ -146,7 +152,7 @@ class ConstraintKeeper:
         self.memory.centre, self.memory.normaliser, self._models = centre.parameters, centre.normaliser, None
         if self.memory.recent:
             for column, process in enumerate(self.processes):
-                process.learn(self._near(column, centre.normaliser), column, self.memory.recent)
+                process.learn(*self._near(column, centre.normaliser), column, self.memory.recent)
 
     def within(self, policy: Policy, centre: Array) -> Policy:
         """The policy, or the last one on the way from the anchor to it up to which all are safe.
@@ -157,12 +163,11 @@ class ConstraintKeeper:
         """
         if not self.memory.recent:
             return policy  # The start itself: `must_look` has seen to it.
-        normaliser = policy.normaliser
+        normaliser, path = policy.normaliser, policy.path
         anchor = self._anchor(centre, normaliser)
-        parameters, path = self._nearest(policy.parameters[None], anchor, normaliser)[0], policy.path
-        return self._space.policy(
-            parameters, normaliser, None if path is None else self._path(path, anchor, normaliser)
-        )
+        parameters = self._nearest(policy.parameters[None], anchor, normaliser)[0]
+        middle = self._space.policy(parameters, normaliser)
+        return middle if path is None else self._along(path, middle, anchor)
 
     def move(self, wanted: Policy) -> Kept | None:
         """The next centre: the wanted one, as far as it is safe; None: nothing is known yet."""
@@ -173,18 +178,23 @@ class ConstraintKeeper:
         share = float(self._shares(wanted.parameters[None], anchor, normaliser)[0])
         centre = wanted.parameters if share == 1.0 else _part(anchor.parameters, wanted.parameters, share)
         if anchor.level < 0.0:
-            ways = np.vstack([centre[None], anchor.parameters[None], self._recovery(anchor, normaliser)])
-            best = int(np.argmax(self.safety(ways, normaliser)))
-            centre, share = ways[best], share if best == 0 else 0.0
+            centre, share = self._safest(anchor, normaliser), 0.0
         return Kept(centre, share, self.probability(centre, normaliser))
 
     def probability(self, parameters: Array, normaliser: Normaliser) -> float:
         """The smallest P(cost ≤ limit) of all constraints for parameters (d,)."""
         return float(ndtr(self._scores(parameters[None], normaliser)).min())
 
-    def safety(self, parameters: Array, normaliser: Normaliser) -> Array:
-        """How safe policies (m, d) are (m,): not negative when every P(cost ≤ limit) is at least what is wanted."""
-        return (self._scores(parameters, normaliser) - self._wanted).min(axis=1)
+    def safety(self, parameters: Array, normaliser: Normaliser, excitation: float = 0.0) -> Array:
+        """How safe policies (m, d) are (m,), in standard deviations: not negative when all constraints are kept.
+
+        Args:
+            parameters: of the policies, or the middles of paths.
+            normaliser: that they are to be run with.
+            excitation: of the paths; 0: at rest.
+        """
+        wanted = [process.threshold for process in self.processes]
+        return (self._scores(parameters, normaliser, excitation) - wanted).min(axis=1)
 
     def trusts(self, parameters: Array, normaliser: Normaliser) -> bool:
         """Whether a policy (d,) is at least as safe as queries must be."""
@@ -193,22 +203,31 @@ class ConstraintKeeper:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _scores(self, parameters: Array, normaliser: Normaliser) -> Array:
+    def _scores(self, parameters: Array, normaliser: Normaliser, excitation: float = 0.0) -> Array:
         """z (m, c): Φ(z) is the probability of every constraint."""
         models = self._fitted(normaliser)
-        columns = [item.safety(model, parameters) for item, model in zip(self.processes, models, strict=True)]
-        return np.stack(columns, axis=1)
+        pairs = zip(self.processes, models, strict=True)
+        return np.stack([process.score(model, parameters, excitation) for process, model in pairs], axis=1)
+
+    def _excitation(self, policy: Policy) -> float:
+        """Root-mean-square distance of the knots of a policy's path from its middle, in the chart; 0 at rest."""
+        if policy.path is None:
+            return 0.0
+        chart = self._fitted(policy.normaliser)[0].neighbourhood.coordinates
+        distances = chart.to_chart(policy.path.knots) - chart.to_chart(policy.parameters)
+        return float(np.sqrt(np.square(distances).sum(axis=1).mean()))
 
     def _fitted(self, normaliser: Normaliser) -> list[Model]:
         """The processes under a normaliser, computed anew when it, or what is remembered, is another."""
         known = self._models
         if known is None or known[0] is not self.memory or known[1] is not normaliser:
-            made = [item.model(self._near(column, normaliser)) for column, item in enumerate(self.processes)]
+            made = [item.model(*self._near(column, normaliser)) for column, item in enumerate(self.processes)]
             self._models = known = (self.memory, normaliser, made)
         return known[2]
 
-    def _near(self, column: int, normaliser: Normaliser) -> Neighbourhood:
-        """The tried policies around the centre as one process sees them: returns are costs above the limit."""
+    def _near(self, column: int, normaliser: Normaliser) -> tuple[Neighbourhood, Array]:
+        """The tried policies around the centre as one process sees them (returns are costs above the limit), and their
+        excitations."""
         memory, limit = self.memory, self._constraints[column].limit
         measured = np.concatenate([item.costs[:, column] for item in memory.tried])
         unit = margin_unit(measured, limit)
@@ -224,7 +243,8 @@ class ConstraintKeeper:
             for item in memory.tried
         ]
         centre = self._space.policy(self._remapped(memory.centre, memory.normaliser, normaliser), normaliser)
-        return Neighbourhood(centre, tuple(entries), unit, ActionMetric(), remap=True)
+        near = Neighbourhood(centre, tuple(entries), unit, ActionMetric(), remap=True)
+        return near, np.array([item.excitation for item in memory.tried])
 
     def _remapped(self, parameters: Array, old: Normaliser, new: Normaliser) -> Array:
         return parameters if same_normaliser(old, new) else self._space.remapped(parameters, old, new)
@@ -254,23 +274,30 @@ class ConstraintKeeper:
         shares = self._shares(wanted, anchor, normaliser)[:, None]
         return np.where(shares == 1.0, wanted, _part(anchor.parameters, wanted, shares))
 
-    def _path(self, path: ParameterPath, anchor: _Anchor, normaliser: Normaliser) -> ParameterPath:
-        """Every knot brought back; then all drawn in while a place between two knots is not safe."""
-        knots = self._nearest(path.knots, anchor, normaliser)
+    def _along(self, path: ParameterPath, middle: Policy, anchor: _Anchor) -> Policy:
+        """The middle with a path: every knot is brought back, then all are drawn in to the middle while a place between
+        two knots, or moving along them, is not safe."""
+        normaliser, here = middle.normaliser, middle.parameters
+        knots, least = self._nearest(path.knots, anchor, normaliser), anchor.level - ROUNDING
         for share in np.arange(SHARES, -1, -1) / SHARES:
-            drawn = _part(anchor.parameters, knots, share)
-            if np.all(self.safety(between(drawn), normaliser) >= anchor.level - ROUNDING):
-                return ParameterPath(drawn, path.interval)
-        return ParameterPath(np.repeat(anchor.parameters[None], len(knots), axis=0), path.interval)
+            drawn = _part(here, knots, share)
+            moving = self._space.policy(here, normaliser, ParameterPath(drawn, path.interval))
+            safe = self.safety(here[None], normaliser, self._excitation(moving))[0] >= least
+            if share == 0.0 or (safe and np.all(self.safety(between(drawn), normaliser) >= least)):
+                return moving
+        raise RuntimeError("a path without any length is always let through")
 
-    def _recovery(self, anchor: _Anchor, normaliser: Normaliser) -> Array:
-        """Policies on the way down the expected cost of the constraint that is least safe (m, d)."""
-        scores = self._scores(anchor.parameters[None], normaliser)[0] - self._wanted
+    def _safest(self, anchor: _Anchor, normaliser: Normaliser) -> Array:
+        """The anchor, to be measured again; or, where that probably breaks a limit, a step down its expected cost."""
+        scores = self._scores(anchor.parameters[None], normaliser)[0]
+        if scores.min() > 0.0:
+            return anchor.parameters
         model = self._fitted(normaliser)[int(np.argmin(scores))]
         chart, slope = model.neighbourhood.coordinates, model.posterior.mu
-        lengths = RECOVERY * np.arange(1, SHARES + 1) / SHARES
+        lengths = RECOVERY * np.arange(SHARES + 1) / SHARES
         steps = -lengths[:, None] * slope / max(float(np.linalg.norm(slope)), ROUNDING)
-        return chart.to_parameters(chart.to_chart(anchor.parameters) + steps)
+        ways = chart.to_parameters(chart.to_chart(anchor.parameters) + steps)
+        return ways[int(np.argmax(self.safety(ways, normaliser)))]
 
 
 def _part(start: Array, end: Array, share: float | Array) -> Array:
