@@ -85,7 +85,7 @@ class WalledQuadrotor(_Reporting, Quadrotor):
     def cost(self, action: Any) -> float:
         turned_over = (
             abs(self.state[2]) > np.pi / 2.0
-        )  # A crash ends the episode near the target, but is none the less.
+        )  # It ends the episode, perhaps near the target.
         return 2.0 if turned_over else float(np.hypot(self.state[0], self.state[1]))
 
 

@@ -92,7 +92,7 @@ def test_it_knows_which_way_is_dangerous():
 
 @pytest.mark.parametrize("probability", [0.6, 0.9, 0.99])
 def test_nothing_is_safe_where_the_kernel_knows_nothing(probability):
-    process, near, excitations = make(probability=probability)
+    process = make(probability=probability)[0]
     hyper = process.memory.hyper
     far = max(0.0, -hyper.mean) / np.sqrt(hyper.signal**2 + hyper.noise**2)
     assert far < ndtri(probability)

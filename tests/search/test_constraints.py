@@ -23,7 +23,7 @@ HORIZON = 12
 WALL = Constraint("wall", 1.0, 0.9)
 SPEC = TaskSpec("arm", 2, 1, (-1.0,), (1.0,), horizon=HORIZON, constraints=(WALL,))
 TWO = replace(SPEC, constraints=(WALL, Constraint("energy", 2.0, 0.8, "sum")))
-QUICK = ("abs", "mpd", "ars", "cma", "turbo")
+QUICK = ("abs", "mpd", "ars", "cma")
 
 
 def episode(policy: Any, seed: int, crash: float = np.inf, spec: TaskSpec = SPEC) -> Any:
@@ -93,24 +93,26 @@ def test_every_query_is_safe_under_the_model(name: str) -> None:
     assert any(np.any(search.constraints.memory.tried[k].costs) for k in range(3)), "no costs: no test"
 
 
-def test_of_a_search_without_constraints_queries_would_not_be_safe() -> None:
-    """Negative control: the same search leaves what the keeper lets through, at once and often."""
+def test_what_is_not_safe_is_brought_back_until_it_is() -> None:
+    """Negative control of the test above: far policies are not safe, and the keeper returns nearer ones."""
     search = eager("mpd")
     first = search.ask()
     search.tell(first, [episode(first.policy, seed) for seed in first.seeds])
-    wanted = search._propose()
-    keeper, normaliser = search.constraints, search.normaliser
-    inside = [keeper.safety(item.parameters[None], normaliser)[0] >= 0.0 for item in wanted]
-    assert not all(inside)
-    kept = [keeper.safety(item.parameters[None], normaliser)[0] >= -1e-6 for item in search.open_queries()]
-    assert all(kept)
+    keeper, normaliser, rng = search.constraints, search.normaliser, np.random.default_rng(0)
+    for parameters in 20.0 * rng.normal(size=(4, search.policies.size)):
+        wanted = search.policies.policy(parameters, normaliser)
+        kept = keeper.within(wanted, search.centre).parameters
+        assert keeper.safety(parameters[None], normaliser)[0] < 0.0 <= keeper.safety(kept[None], normaliser)[0] + 1e-6
+        way = (kept - search.centre) @ (parameters - search.centre) / np.sum((parameters - search.centre) ** 2)
+        np.testing.assert_allclose(kept, search.centre + way * (parameters - search.centre), atol=1e-9)
+        assert 0.0 <= way < 1.0
 
 
 def test_it_breaks_the_limit_less_often_and_still_learns() -> None:
     broken, last = {}, {}
     for spec in (SPEC, replace(SPEC, constraints=())):
         search = make_search("abs", spec, seed=0)
-        queries = train(search, 40)
+        queries = train(search, 32)
         costs = [np.abs(episode(query.policy, 7).costs[:, 0]).max() > WALL.limit for query in queries]
         key = bool(spec.constraints)
         broken[key], last[key] = float(np.mean(costs[10:])), episode(search.incumbent, 1).total()
@@ -146,10 +148,14 @@ def test_a_crash_is_a_measurement_above_the_limit() -> None:
 
 
 def test_a_search_whose_every_episode_beyond_the_wall_crashes() -> None:
-    search = eager("abs")
-    train(search, 30, crash=WALL.limit)
-    assert 0 < search.progress.failures < 15
-    assert abs(episode(search.incumbent, 5).costs[:, 0]).max() <= WALL.limit
+    failures = {}
+    for spec in (SPEC, replace(SPEC, constraints=())):
+        search = eager("abs", spec)
+        train(search, 20, crash=WALL.limit)
+        failures[bool(spec.constraints)] = search.progress.failures
+        if spec.constraints:
+            assert abs(episode(search.incumbent, 5).costs[:, 0]).max() <= WALL.limit
+    assert failures[True] < failures[False]
 
 
 def test_a_start_that_only_fails_is_asked_for_again() -> None:
@@ -167,7 +173,7 @@ def test_the_best_policy_kept_the_constraints() -> None:
     assert np.abs(episode(best.best, 3).costs).max(axis=0)[0] <= limits[0]
 
 
-@pytest.mark.parametrize("name", ["abs", "mpd", "cma"])
+@pytest.mark.parametrize("name", ["abs", "cma"])
 def test_a_restored_search_goes_on_bit_for_bit(name: str) -> None:
     whole, resumed = eager(name, TWO), eager(name, TWO)
     train(whole, 12, crash=1.6)
