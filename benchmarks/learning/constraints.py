@@ -83,9 +83,7 @@ class CrashingCartPole(TrackCartPole):
 
 class WalledQuadrotor(_Reporting, Quadrotor):
     def cost(self, action: Any) -> float:
-        turned_over = (
-            abs(self.state[2]) > np.pi / 2.0
-        )  # It ends the episode, perhaps near the target.
+        turned_over = abs(self.state[2]) > np.pi / 2.0  # It ends the episode, perhaps near the target.
         return 2.0 if turned_over else float(np.hypot(self.state[0], self.state[1]))
 
 

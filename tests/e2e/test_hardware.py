@@ -437,7 +437,7 @@ def test_costs_of_a_robot_by_file(costly, tmp_path):
     with open_hardware_run(costly) as robot:
         request = robot.ask()
         np.savez(file, **arrays_of(request.policy, 0), cost_torque=np.linspace(0.5, 2.5, 6), cost_wear=4.0)
-        robot.tell_file(file)
+        assert robot.tell_file(file).warnings == ["the cost torque was 2.5, above its limit 2"]
         assert robot.fail("hit a stop").value is None
     told = [json.loads(line) for line in (costly / "journal.jsonl").read_text().splitlines()]
     assert told[0]["costs"] == {"torque": 2.5, "wear": 4.0}

@@ -29,7 +29,7 @@ HELP = """Write the policy that is to run next on the real system, and say for h
 robot.yaml describes the system:  observations: 4
                                   action_low: [-1.0]
                                   action_high: [1.0]
-                                  horizon: 500   # also name, gamma, reward_scale, limits, constraint"""
+                                  horizon: 500   # also name, gamma, limits, constraint"""
 
 USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 

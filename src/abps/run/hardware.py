@@ -260,6 +260,10 @@ class HardwareRun:
         if len(trajectory) > self.run.spec.horizon:
             raise ShapeError(f"the episode has {len(trajectory)} steps; the task has at most {self.run.spec.horizon}")
         warnings = _strange_actions(trajectory, request.policy)
+        for place, constraint in enumerate(self.run.spec.constraints):
+            cost = constraint.episode_cost(trajectory.costs[:, place])
+            if cost > constraint.limit:
+                warnings.append(f"the cost {constraint.name} was {cost:.6g}, above its limit {constraint.limit:.6g}")
         twin = self.run.journal.twin_of(trajectory)
         if twin is not None:
             warnings.append(
