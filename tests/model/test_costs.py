@@ -94,6 +94,7 @@ def test_it_knows_which_way_is_dangerous():
 def test_nothing_is_safe_where_the_kernel_knows_nothing(probability):
     process = make(probability=probability)[0]
     hyper = process.memory.hyper
+    assert hyper is not None
     far = max(0.0, -hyper.mean) / np.sqrt(hyper.signal**2 + hyper.noise**2)
     assert far < ndtri(probability)
 

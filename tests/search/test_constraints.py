@@ -206,9 +206,9 @@ def test_other_observations_than_before() -> None:
     """A running normaliser re-maps what was tried."""
     from abps.policies.observations import RunningNormaliser
 
-    config = replace(search_config("mpd", "arm"), observations=RunningNormaliser(remap=True))
+    config: Any = replace(search_config("mpd", "arm"), observations=RunningNormaliser(remap=True))
     config = replace(config, plan=replace(config.plan, centre_episodes=1, probes=2, window=4))
-    search = make_search("mpd", SPEC, config, seed=0)
+    search: Any = make_search("mpd", SPEC, config, seed=0)
     train(search, 20)
     assert search.normaliser.count > 0
     assert isinstance(search.constraints.memory.normaliser, Normaliser)

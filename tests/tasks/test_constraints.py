@@ -133,4 +133,5 @@ def test_a_cost_that_is_not_finite_is_a_failed_episode():
     step = env.step
     env.step = lambda action: (*step(action)[:4], {"cost": float("nan")})
     outcome = abps.attempt_episode(env, abps.make_search("mpd", task.spec).ask().policy, seed=3)
+    assert isinstance(outcome, abps.Failed)
     assert "costs contain a number that is not finite" in outcome.reason
