@@ -1,5 +1,7 @@
 """The process of a constraint against a dense twin, its limits, and the smooth maximum behind its critics."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +24,7 @@ from abps.trajectory import Trajectory
 LIMIT = 3.0
 
 
-def make(reduce="max", count=9, probability=0.95):
+def make(reduce: Any = "max", count: int = 9, probability: float = 0.95) -> Any:
     """A process that has learned of policies whose cost is linear in their first weight, and what it was told."""
     constraint = Constraint("torque", LIMIT, probability, reduce)
     spec = TaskSpec("arm", 2, 1, (-1.0,), (1.0,), horizon=20, constraints=(constraint,))
