@@ -19,6 +19,7 @@ from abps.policies import load_policy
 from abps.run.directory import read_settings
 from abps.run.hardware import create_hardware_run, extend_hardware_run, hardware_spec, open_hardware_run
 from abps.run.loop import train
+from abps.run.operator import robot_facts
 from abps.run.trajectory_files import read_trajectory
 from abps.search.budget import BudgetConfig
 from abps.search.local import LocalSearchConfig
@@ -443,6 +444,8 @@ def test_costs_of_a_robot_by_file(costly, tmp_path):
     assert told[0]["costs"] == {"torque": 2.5, "wear": 4.0}
     assert told[0]["violated"] == ["torque"]
     assert (told[1]["costs"], told[1]["violated"]) == (None, None)
+    facts = robot_facts(costly)
+    assert (facts["violations"], facts["constraints"]) == (1, list(COSTLY.constraint))
     with open_hardware_run(costly) as robot:
         assert robot.run.journal.outcome(0).costs.tolist()[-1] == [2.5, 4.0]
         assert robot.run.journal.outcome(0).costs[:, 1].sum() == 4.0

@@ -137,7 +137,7 @@ def test_a_crash_is_a_measurement_above_the_limit() -> None:
         search.tell(first, [episode(first.policy, 0)])
         keeper: ConstraintKeeper = search.constraints
         aside = search.policies.policy(search.centre + 0.4, search.normaliser)
-        keeper.saw(99, aside, [outcome or episode(search.incumbent, 1)], "probe", 0)
+        keeper.saw(99, aside, [outcome or episode(search.incumbent, 1)], keeper.judged(aside), "probe", 0)
         keeper.learn(search.incumbent)
         keepers.append((keeper, aside))
     crashed, worked = (keeper.probability(aside.parameters, aside.normaliser) for keeper, aside in keepers)

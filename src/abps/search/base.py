@@ -495,8 +495,9 @@ class Search(ABC, Generic[ConfigT]):
         if self.constraints is None:
             return
         with self._timed("constraints"):
-            for query, outcomes in stage:
-                self.constraints.saw(query.id, query.policy, outcomes, query.role, query.iteration)
+            verdicts = [self.constraints.judged(query.policy) for query, _ in stage]  # Before anything is learned.
+            for (query, outcomes), verdict in zip(stage, verdicts, strict=True):
+                self.constraints.saw(query.id, query.policy, outcomes, verdict, query.role, query.iteration)
             self.constraints.learn(self.policies.policy(self.centre, self.normaliser))
 
     def _constrain_move(self) -> Metrics:

@@ -33,7 +33,7 @@ from abps.settings import replace
 from abps.tasks.constraints import Constraint
 from abps.trajectory import Failed, Outcome, Trajectory
 
-__all__ = ["ConstraintKeeper", "ConstraintMemory", "Kept", "Tried"]
+__all__ = ["ConstraintKeeper", "ConstraintMemory", "Kept", "Tried", "Verdict"]
 
 WINDOW = 60
 """Newest tried policies that the processes keep."""
@@ -93,6 +93,14 @@ class Kept(NamedTuple):
     """The smallest P(cost ≤ limit) of all constraints at the new centre."""
 
 
+class Verdict(NamedTuple):
+    """What was thought of a policy before its episodes were told."""
+
+    excitation: float = 0.0
+    """Of its path; 0: at rest."""
+    safe: bool = False
+
+
 class _Anchor(NamedTuple):
     parameters: Array
     level: float
@@ -126,24 +134,30 @@ class ConstraintKeeper:
         moved = [item.path is not None or not np.array_equal(item.parameters, start) for item in policies]
         return not self.memory.recent and any(moved)
 
-    def saw(self, number: int, policy: Policy, outcomes: Sequence[Outcome], role: str, iteration: int) -> None:
+    def judged(self, policy: Policy) -> Verdict:
+        """What the processes think of a policy; the first ones are judged by nobody, and count as not safe."""
+        if not self.memory.recent:
+            return Verdict()
+        excitation = self._excitation(policy)
+        safety = self.safety(policy.parameters[None], policy.normaliser, excitation)
+        return Verdict(excitation, bool(safety[0] >= -ROUNDING))
+
+    def saw(
+        self, number: int, policy: Policy, outcomes: Sequence[Outcome], verdict: Verdict, role: str, iteration: int
+    ) -> None:
         """Take in the episodes of one query, by its number; `learn` follows when all of a stage are taken in."""
         memory, worked = self.memory, [item for item in outcomes if isinstance(item, Trajectory)]
         memory.violations += sum(map(self.violated, worked))
         costs = np.array([_costs(item, self._constraints) for item in worked]).reshape(-1, len(self._constraints))
         crashes, visits = len(outcomes) - len(worked), None
-        excitation = 0.0
-        if memory.recent:  # The first episodes were judged by nobody.
-            excitation = self._excitation(policy)
-            judged_safe = self.safety(policy.parameters[None], policy.normaliser, excitation)[0] >= -ROUNDING
-            for column, process in enumerate(self.processes):
-                above = int(np.sum(costs[:, column] > process.constraint.limit))
-                process.note(above + crashes if judged_safe else 0, len(worked) - above)
+        for column, process in enumerate(self.processes):
+            above = int(np.sum(costs[:, column] > process.constraint.limit))
+            process.note(above + crashes if verdict.safe else 0, len(worked) - above)
         if worked:
             rng = generator(self._seed, "constraint visits", number)
             visits = Visits.collect(worked, 1.0, STATES, rng)
         place = (policy.parameters, policy.normaliser)
-        tried = Tried(*place, costs, crashes, role, iteration, visits, excitation)
+        tried = Tried(*place, costs, crashes, role, iteration, visits, verdict.excitation)
         memory.tried = _newest([*memory.tried, tried])
         memory.recent = [*memory.recent, *worked][-EPISODES:]
 
