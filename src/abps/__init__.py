@@ -15,6 +15,7 @@ __all__ = [
     "BudgetConfig",
     "Comparison",
     "ConfigError",
+    "Constraint",
     "Evaluation",
     "Failed",
     "Limits",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from abps.search.registry import make_search, register_search, search_config
     from abps.tasks.catalogue import task_config
     from abps.tasks.config import TaskConfig
+    from abps.tasks.constraints import Constraint
     from abps.tasks.gym import Task, make_task
     from abps.tasks.limits import Limits
     from abps.tasks.spec import TaskSpec
@@ -102,6 +104,7 @@ _HOMES = {
     "abps.tasks.catalogue": ("task_config",),
     "abps.tasks.config": ("TaskConfig",),
     "abps.tasks.gym": ("Task", "make_task"),
+    "abps.tasks.constraints": ("Constraint",),
     "abps.tasks.limits": ("Limits",),
     "abps.tasks.spec": ("TaskSpec",),
     "abps.trajectory": ("Failed", "Trajectory"),

@@ -1,7 +1,8 @@
 """One finished episode as data, and an episode that failed.
 
-Shapes: T steps, s observation size, a action size. Observations and actions are float32 (what replay and statistics
-use, in memory and on disk alike), rewards float64 (so that a return is the same number wherever it is summed).
+Shapes: T steps, s observation size, a action size, c constraints. Observations and actions are float32 (what replay and
+statistics use, in memory and on disk alike), rewards and costs float64 (so that a return is the same number wherever it
+is summed).
 """
 
 from dataclasses import dataclass, field
@@ -37,12 +38,29 @@ class Trajectory:
     """(T,): as the environment gave them, neither scaled nor shifted."""
     terminated: bool
     truncated: bool
+    costs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    """(T, c): what constraints are about, as it was reported; c = 0 for a task without constraints."""
 
     @classmethod
     def build(
-        cls, observations: ArrayLike, actions: ArrayLike, rewards: ArrayLike, *, terminated: bool, truncated: bool
+        cls,
+        observations: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        terminated: bool,
+        truncated: bool,
+        costs: ArrayLike | None = None,
     ) -> "Trajectory":
         """Cast to the contract's dtypes and check shapes and finiteness.
+
+        Args:
+            observations: (T + 1, s).
+            actions: (T, a).
+            rewards: (T,).
+            terminated: whether the MDP ended.
+            truncated: whether the clock ran out.
+            costs: (T, c), one column per constraint of the task; None: there are none.
 
         Raises:
             ShapeError: a shape does not fit, the episode is empty, or a number is not finite.
@@ -60,13 +78,18 @@ class Trajectory:
             )
         if act.ndim != 2 or act.shape[0] != steps:
             raise ShapeError(f"actions must have shape ({steps}, a), one per reward, got {act.shape}")
-        for name, array in (("observations", obs), ("actions", act), ("rewards", rew)):
+        cost = np.zeros((steps, 0)) if costs is None else np.asarray(costs, dtype=np.float64)
+        if cost.ndim != 2 or cost.shape[0] != steps:
+            raise ShapeError(f"costs must have shape ({steps}, c), one row per reward, got {cost.shape}")
+        for name, array in (("observations", obs), ("actions", act), ("rewards", rew), ("costs", cost)):
             if not np.all(np.isfinite(array)):
                 step = int(np.argwhere(~np.isfinite(array))[0][0])
                 raise ShapeError(f"{name} contain a number that is not finite, first at step {step}")
-        if float(np.max(np.abs(rew))) > LARGEST_REWARD:
-            raise ShapeError(f"rewards must not exceed {LARGEST_REWARD:g}, got {float(np.max(np.abs(rew))):g}")
-        return cls(obs, act, rew, bool(terminated), bool(truncated))
+        for name, array in (("rewards", rew), ("costs", cost)):
+            largest = float(np.abs(array).max(initial=0.0))
+            if largest > LARGEST_REWARD:
+                raise ShapeError(f"{name} must not exceed {LARGEST_REWARD:g}, got {largest:g}")
+        return cls(obs, act, rew, bool(terminated), bool(truncated), cost)
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])

@@ -58,6 +58,16 @@ class FlakyEnv(TinyEnv):
         return observation, float("nan") if self._poisoned else reward, *rest
 
 
+class CostlyEnv(FlakyEnv):
+    """Reports how far it is from the middle; an attempt in the wrong corner is a crash."""
+
+    def step(self, action):
+        *rest, _ = super().step(action)
+        if self._state[1] > 1.2:
+            raise RuntimeError("hit the corner")
+        return (*rest, {"cost": {"place": abs(self._state[0]), "effort": float(action[0]) ** 2}})
+
+
 class SlowEnv(TinyEnv):
     """Every third seed takes longer, so that with several workers episodes overtake each other."""
 
@@ -144,6 +154,7 @@ def make_run(
     episodes: int = 24,
     config: Any = None,
     limits: Any = None,
+    constraint: tuple[str, ...] = (),
     **run: Any,
 ) -> Path:
     """Make the directory of a tiny run."""
@@ -153,7 +164,9 @@ def make_run(
     from abps.tasks.config import TaskConfig
     from abps.tasks.limits import Limits
 
-    task = TaskConfig(id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9, limits=limits or Limits())
+    task = TaskConfig(
+        id=f"killing:{env}", name="tiny", horizon=8, gamma=0.9, limits=limits or Limits(), constraint=constraint
+    )
     config = tiny_config(search) if config is None else config
     settings = RunSettings(
         task, registered(search), config, BudgetConfig(episodes=episodes), RunConfig(evaluation_episodes=2, **run), 3

@@ -17,8 +17,9 @@ from abps.cli import main
 from abps.errors import ConfigError, RunError, ShapeError
 from abps.policies import load_policy
 from abps.run.directory import read_settings
-from abps.run.hardware import create_hardware_run, extend_hardware_run, open_hardware_run
+from abps.run.hardware import create_hardware_run, extend_hardware_run, hardware_spec, open_hardware_run
 from abps.run.loop import train
+from abps.run.operator import robot_facts
 from abps.run.trajectory_files import read_trajectory
 from abps.search.budget import BudgetConfig
 from abps.search.local import LocalSearchConfig
@@ -413,3 +414,77 @@ def test_limits_and_start_through_the_command_line(tmp_path, capsys):
     assert main(["ask", str(tmp_path / "other"), "--new", str(robot)]) == 2
     assert "one for each of 1 actions" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+COSTLY = replace(TASK, constraint=("torque<=2", "wear<=9(reduce=sum, probability=0.8)"))
+
+
+@pytest.fixture
+def costly(tmp_path):
+    few = replace(killing.tiny_config("mpd"), states=8)
+    create_hardware_run(tmp_path / "run", COSTLY, HARDWARE, search="mpd", config=few, budget=BudgetConfig(episodes=9))
+    return tmp_path / "run"
+
+
+def arrays_of(policy, seed):
+    told = episode(policy, seed)
+    names = ("observations", "actions", "rewards", "terminated")
+    return {name: getattr(told, name) for name in names}
+
+
+def test_costs_of_a_robot_by_file(costly, tmp_path):
+    """One number per step, or one for the whole episode; the journal has them, and a run opened anew knows them."""
+    file = tmp_path / "episode.npz"
+    with open_hardware_run(costly) as robot:
+        request = robot.ask()
+        np.savez(file, **arrays_of(request.policy, 0), cost_torque=np.linspace(0.5, 2.5, 6), cost_wear=4.0)
+        assert robot.tell_file(file).warnings == ["the cost torque was 2.5, above its limit 2"]
+        assert robot.fail("hit a stop").value is None
+    told = [json.loads(line) for line in (costly / "journal.jsonl").read_text().splitlines()]
+    assert told[0]["costs"] == {"torque": 2.5, "wear": 4.0}
+    assert told[0]["violated"] == ["torque"]
+    assert (told[1]["costs"], told[1]["violated"]) == (None, None)
+    facts = robot_facts(costly)
+    assert (facts["violations"], facts["constraints"]) == (1, list(COSTLY.constraint))
+    with open_hardware_run(costly) as robot:
+        assert robot.run.journal.outcome(0).costs.tolist()[-1] == [2.5, 4.0]
+        assert robot.run.journal.outcome(0).costs[:, 1].sum() == 4.0
+
+
+def test_costs_of_a_robot_by_csv(costly, tmp_path):
+    header = "o0,o1,o2,a0,reward,terminated,cost_torque,cost_wear"
+    rows = [header, "0,0,0,0,1,0,0.5,", "0,0,0,0,1,0,0.7,3", "0,0,0,,,,,"]
+    file = tmp_path / "episode.csv"
+    file.write_text("\n".join(rows))
+    told = read_trajectory(file, hardware_spec(read_settings(costly))).trajectory
+    assert told.costs.tolist() == [[0.5, 0.0], [0.7, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ({"cost_torque": np.zeros(6)}, "cost_wear"),
+        ({"cost_torque": np.zeros(5), "cost_wear": 1.0}, r"'cost_torque' must be one number per step, \(6,\)"),
+        ({"cost_torque": np.full(6, np.nan), "cost_wear": 1.0}, "costs contain a number that is not finite"),
+        ({"cost_torque": np.array(["a"] * 6), "cost_wear": 1.0}, "not plain numbers"),
+    ],
+)
+def test_wrong_costs_change_nothing(costly, tmp_path, costs, said):
+    file = tmp_path / "episode.npz"
+    with open_hardware_run(costly) as robot:
+        np.savez(file, **arrays_of(robot.ask().policy, 0), **costs)
+        with pytest.raises(ShapeError, match=said):
+            robot.tell_file(file)
+        with pytest.raises(ShapeError, match="0 costs per step; the task has 2 constraints"):
+            robot.tell(episode(robot.ask().policy, 0))
+        assert len(robot.run.journal) == 0
+
+
+def test_a_robot_with_constraints_from_the_command_line(tmp_path, capsys):
+    description = tmp_path / "robot.yaml"
+    description.write_text("name: arm\nobservations: 3\naction_low: [-1]\naction_high: [1]\nhorizon: 8\n")
+    words = ["ask", str(tmp_path / "run"), "--new", str(description), "--constraint", "torque<=2(probability=0.9)"]
+    assert main(words) == 0
+    assert read_settings(tmp_path / "run").task.constraint == ("torque<=2(probability=0.9)",)
+    assert main([*words[:2], "--new", str(description), "--constraint", "torque<=far"]) != 0
+    assert "limit must be a number" in capsys.readouterr().err

@@ -52,6 +52,23 @@ def test_killed_run_with_limits_equals_the_uninterrupted_one(zygote, tmp_path):
     assert any(share < 1.0 for share in shares), "the limits never bound: no test"
 
 
+@pytest.mark.parametrize("search", ["abs@cpu", "ars"])
+def test_killed_run_with_constraints_equals_the_uninterrupted_one(search, zygote, tmp_path):
+    """Processes, their critics, caution and recent episodes must survive; some episodes crash, some break a limit."""
+    constraint = ("place<=1.5", "effort<=0.5(reduce=sum, probability=0.8)")
+    settings = {"env": "CostlyEnv", "checkpoint_stages": search == "ars", "constraint": constraint, "episodes": 14}
+    reference = reference_of(zygote, tmp_path, search, **settings)
+    path = killing.make_run(tmp_path / "killed", search, **settings)
+    count, wrong = killing.kill_until(zygote, reference, path, dice(5), 3, 0.5 * seconds_of(reference))
+    assert wrong == []
+    assert count > 0
+    journal = killing.journal_of(path)
+    assert any(line["violated"] for line in journal), "no limit was ever broken: no test"
+    assert any(line["failed"] for line in journal), "nothing crashed: no test"
+    worked = [line for line in journal if not line["failed"]]
+    assert all(set(line["costs"]) == {"place", "effort"} for line in worked)
+
+
 @pytest.mark.slow
 def test_episodes_that_overtook_others_survive_a_kill(zygote, tmp_path):
     settings = {"env": "SlowEnv", "episodes": 12, "evaluate_every": 0}

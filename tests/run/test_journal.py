@@ -18,8 +18,10 @@ from abps.run.files import (
     replace_atomically,
     replace_together,
 )
-from abps.run.journal import Journal, encoded_size
+from abps.run.journal import Journal, encode_trajectory, encoded_size
 from abps.run.spool import Finished, Spool
+from abps.settings import replace
+from abps.tasks.constraints import Constraint
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Trajectory
 
@@ -53,6 +55,24 @@ def same(one, other):
         getattr(one, name).tobytes() == getattr(other, name).tobytes()
         for name in ("observations", "actions", "rewards")
     ) and (one.terminated, one.truncated) == (other.terminated, other.truncated)
+
+
+def test_costs_come_back_bit_for_bit(tmp_path):
+    """A journal with constraints holds a column for each; without, its bytes are those of old."""
+    spec = replace(SPEC, constraints=(Constraint("torque", 1.0), Constraint("wall", 2.0)))
+    plain, rng = episode(1), np.random.default_rng(3)
+    told = replace(plain, costs=rng.normal(size=(5, 2)))
+    journal = Journal(tmp_path, spec)
+    journal.append(told, {"query": 0, **RECORD}, 0.0)
+    found = Journal(tmp_path, spec).outcome(0)
+    assert same(found, told)
+    assert found.costs.tobytes() == told.costs.tobytes()
+    assert encode_trajectory(told)[: len(encode_trajectory(plain))] == encode_trajectory(plain)
+    spool = Spool(tmp_path, spec)
+    spool.save(0, 0, Finished(told, 0.0))
+    assert spool.load(0, 0).outcome.costs.tobytes() == told.costs.tobytes()
+    with pytest.raises(RunError, match="damaged"):
+        Journal(tmp_path, SPEC)
 
 
 def test_episodes_come_back_bit_for_bit(tmp_path):

@@ -86,6 +86,19 @@ def test_nothing_measured_yet(make_run: MakeRun, tmp_path: Path) -> None:
     assert run_headline(load_run(path)) == "The run failed after 300 episodes, before a policy was measured."
 
 
+def test_episodes_beyond_a_limit_are_counted(run: Run) -> None:
+    assert "limit" not in run_headline(run)
+    config = yaml.safe_load((run.path / "config.yaml").read_text())
+    (run.path / "config.yaml").write_text(yaml.safe_dump({**config, "task": {"constraint": ["wall<=2"]}}))
+    lines = [{"return": 1.0, "steps": 5, "violated": violated} for violated in (["wall"], [], None, ["wall"], "wall")]
+    (run.path / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = load_run(run.path)
+    assert run_headline(found).endswith("; 2 episodes beyond a limit.")
+    beyond = next(item for item in facts(found) if item["name"] == "Beyond a limit")
+    assert beyond["value"] == "2"
+    assert "wall<=2" in beyond["note"]
+
+
 def test_facts_have_units(run: Run) -> None:
     told = {fact["name"]: (fact["value"], fact["note"]) for fact in facts(run)}
     assert told["Current policy"] == ("979 ± 2", "mean ± standard error of 5 fresh evaluation episodes")

@@ -29,7 +29,7 @@ HELP = """Write the policy that is to run next on the real system, and say for h
 robot.yaml describes the system:  observations: 4
                                   action_low: [-1.0]
                                   action_high: [1.0]
-                                  horizon: 500   # also name, gamma, reward_scale, limits"""
+                                  horizon: 500   # also name, gamma, limits, constraint"""
 
 USAGE = "abps ask RUN [--episodes N] [--new ROBOT.yaml [--search NAME] [--initial FILE] [any other setting]]"
 
@@ -72,9 +72,12 @@ class NewArguments:
 
 @dataclass(frozen=True)
 class LimitArguments:
-    """The limits of robot.yaml as options."""
+    """The limits and constraints of robot.yaml as options."""
 
     limits: Limits = setting(Limits(), "limits that the search keeps")
+    constraint: tuple[str, ...] = setting(
+        (), "cost that episodes keep below a limit: name<=limit, name<=limit(probability=0.95,reduce=max); repeatable"
+    )
 
 
 def run(argv: Sequence[str]) -> int:
@@ -111,7 +114,7 @@ def _groups(argv: Sequence[str], task: TaskConfig, chosen: str = "") -> list[Gro
         Group("arguments", AskArguments()),
         Group("when to stop", BudgetConfig()),
         Group("with --new", NewArguments()),
-        Group("with --new: limits, here or in robot.yaml", LimitArguments(task.limits)),
+        Group("with --new: limits, here or in robot.yaml", LimitArguments(task.limits, task.constraint)),
         Group(f"with --new: search {search}, preset {preset}", search_config(search, task.name, preset)),
     ]
 
@@ -135,7 +138,7 @@ def _create(argv: Sequence[str], words: Words) -> AskArguments:
     )
     create_hardware_run(
         Path(arguments.run),
-        replace(task, limits=limited.limits),
+        replace(task, limits=limited.limits, constraint=limited.constraint),
         hardware,
         search=chosen,
         config=config,

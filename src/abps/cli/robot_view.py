@@ -67,6 +67,8 @@ def _headline(facts: RobotFacts) -> Text:
     line = Text.assemble((facts["task"], "bold"), f" · {facts['search']} · {used} · ", (words, style))
     if facts["limits"]:
         line.append("\nlimits: " + ", ".join(f"{name} {_shown(value)}" for name, value in facts["limits"].items()))
+    if facts["constraints"]:
+        line.append("\nconstraints: " + ", ".join(facts["constraints"]))
     if facts["initial"]:
         line.append(f"\nstarted from {facts['initial']}")
     return line
@@ -81,6 +83,8 @@ def _returns(facts: RobotFacts) -> Text:
     if best is not None:
         text.append(f" · best: {best['value']:.4g} (episode {best['episode']}, once)")
     text.append(f" · failed: {failures}", style="red" if failures else "")
+    if facts["constraints"]:
+        text.append(f" · beyond a limit: {facts['violations']}", style="red" if facts["violations"] else "")
     text.append(f" · taken back: {len(facts['discarded'])}")
     return text
 
@@ -104,6 +108,8 @@ def _table(episodes: list[EpisodeFacts]) -> Table:
         end = Text(f"failed: {item['failed']}", style="red") if item["failed"] is not None else Text("")
         if item["failed"] is None:
             end = Text("by itself" if item["terminated"] else "full length")
+        if item["violated"]:
+            end.append(f", beyond the limit: {', '.join(item['violated'])}", style="red")
         value = "–" if item["value"] is None else f"{item['value']:.4g}"
         table.add_row(str(item["episode"]), str(item["iteration"]), item["role"], value, str(item["steps"]), end)
     return table

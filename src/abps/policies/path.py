@@ -11,7 +11,10 @@ import numpy as np
 from abps.arrays import Array
 from abps.errors import ShapeError
 
-__all__ = ["ParameterPath"]
+__all__ = ["ParameterPath", "between"]
+
+SUBSTEPS = 4
+"""Places between two knots of a path at which limits and constraints are checked, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,3 +41,12 @@ class ParameterPath:
         """The parameters (d,) at a step."""
         first, second, share = self.place(step)
         return (1.0 - share) * self.knots[first] + share * self.knots[second]
+
+
+def between(knots: Array) -> Array:
+    """The knots (k, d) and places between each two of them, (n, d)."""
+    if len(knots) == 1:
+        return knots
+    shares = np.arange(SUBSTEPS + 1)[:, None, None] / (SUBSTEPS + 1.0)
+    inner = (1.0 - shares) * knots[:-1] + shares * knots[1:]
+    return np.concatenate([inner.reshape(-1, knots.shape[1]), knots[-1:]])

@@ -10,6 +10,7 @@ import numpy as np
 
 from abps.errors import AbpsError, TaskError
 from abps.policies import Policy
+from abps.tasks.constraints import cost_reader
 from abps.trajectory import Failed, Outcome, Trajectory
 
 __all__ = ["attempt_episode", "run_episode"]
@@ -27,7 +28,7 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
             own random numbers alone.
 
     Raises:
-        TaskError: the environment breaks its contract.
+        TaskError: the environment breaks its contract, or reports no cost for a constraint of the task.
         ShapeError: the episode contains numbers that are not finite.
 
     Example:
@@ -49,6 +50,8 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     observations = np.empty((horizon + 1, spec.observation_dim))
     actions = np.empty((horizon, spec.action_dim))
     rewards = np.empty(horizon)
+    costs = np.empty((horizon, len(spec.constraints)))
+    read_costs = cost_reader(spec.constraints)
     step = env.step
     act = policy.start()
     observation, _ = env.reset(seed=seed)
@@ -60,10 +63,12 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
     while time < horizon:
         action = act(observation)
         actions[time] = action
-        observation, reward, terminated, truncated, _ = step(action)
+        observation, reward, terminated, truncated, info = step(action)
         if np.shape(observation) != shape:
             _check_observation(observation, spec.observation_dim)
         rewards[time] = reward
+        if read_costs is not None:
+            costs[time] = read_costs(observation, action, reward, info)
         time += 1
         observations[time] = observation
         if terminated or truncated:
@@ -74,6 +79,7 @@ def run_episode(env: Any, policy: Policy, seed: int | None = None) -> Trajectory
         rewards[:time],
         terminated=bool(terminated),
         truncated=not terminated,
+        costs=costs[:time],
     )
 
 

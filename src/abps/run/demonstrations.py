@@ -17,6 +17,7 @@ from abps.policies.observations import Observations
 from abps.policies.policy import PolicySpace
 from abps.policies.start import Start
 from abps.run.trajectory_files import read_trajectory
+from abps.settings import replace
 from abps.trajectory import Trajectory
 
 __all__ = ["demonstrated"]
@@ -46,7 +47,8 @@ def demonstrated(source: Path, space: PolicySpace, observations: Observations) -
 
 
 def _imitated(files: list[Path], source: Path, space: PolicySpace, observations: Observations) -> Start:
-    trajectories = [read_trajectory(file, space.spec).trajectory for file in files]
+    spec = replace(space.spec, constraints=())  # To be imitated an episode need not have reported costs.
+    trajectories = [read_trajectory(file, spec).trajectory for file in files]
     unknown = Normaliser.empty(space.spec.observation_dim)
     normaliser = observations.updated(unknown, _seen(unknown, trajectories))
     found: Imitation = imitate(

@@ -29,8 +29,10 @@ from abps.search.budget import BudgetConfig
 from abps.search.registry import search_config
 from abps.settings import replace
 from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.tasks.constraints import read_constraints
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Failed, Outcome, Trajectory
+from abps.words import count
 
 __all__ = [
     "HardwareRun",
@@ -87,7 +89,7 @@ def create_hardware_run(
 
     Args:
         path: where; there must be no run yet.
-        task: its `name`, `gamma`, `horizon`, `reward_scale` and `limits` count; its `id` does not.
+        task: its `name`, `gamma`, `horizon`, `reward_scale`, `limits` and `constraint` count; its `id` does not.
         hardware: sizes and bounds.
         search: a name of the registry, or `auto`.
         config: the search's settings; None takes those of the preset `cpu`.
@@ -147,6 +149,7 @@ def robot_spec(task: TaskConfig, hardware: HardwareConfig) -> TaskSpec:
         horizon=task.horizon or 1000,
         reward_scale=task.reward_scale,
         limits=task.limits,
+        constraints=read_constraints(task.constraint),
     )
 
 
@@ -249,9 +252,18 @@ class HardwareRun:
                 f"the episode has {sizes[0]} observations and {sizes[1]} actions per step; the task has "
                 f"{self.run.spec.observation_dim} and {self.run.spec.action_dim}"
             )
+        if trajectory.costs.shape[1] != len(self.run.spec.constraints):
+            raise ShapeError(
+                f"the episode has {trajectory.costs.shape[1]} costs per step; the task has "
+                f"{count(len(self.run.spec.constraints), 'constraint')}"
+            )
         if len(trajectory) > self.run.spec.horizon:
             raise ShapeError(f"the episode has {len(trajectory)} steps; the task has at most {self.run.spec.horizon}")
         warnings = _strange_actions(trajectory, request.policy)
+        for place, constraint in enumerate(self.run.spec.constraints):
+            cost = constraint.episode_cost(trajectory.costs[:, place])
+            if cost > constraint.limit:
+                warnings.append(f"the cost {constraint.name} was {cost:.6g}, above its limit {constraint.limit:.6g}")
         twin = self.run.journal.twin_of(trajectory)
         if twin is not None:
             warnings.append(

@@ -1,12 +1,12 @@
 """The journal: one line per finished episode, synced before the next starts; and the trajectories, appended beside it.
 
 `episodes.bin` holds the trajectories back to back (observations float32 (T+1, s), actions float32 (T, a), rewards
-float64 (T,)); `journal.jsonl` says where each lies, with checksums. Both are written, trajectory first, and then
-synced at the same time: one wait per episode. So a kill leaves at most a half-written line or a trajectory without a
-line; a power loss during the wait can also leave the last line without its data. Opening therefore compares the last
-episode with its checksum. What a crash can leave is cut off by `repair`, and a last episode that does not fit its line
-is copied to `discarded/` first; anything else that does not fit was done to the files afterwards, and is an error that
-names the place and touches nothing.
+float64 (T,), costs float64 (T, c) where the task has c constraints); `journal.jsonl` says where each lies, with
+checksums. Both are written, trajectory first, and then synced at the same time: one wait per episode. So a kill leaves
+at most a half-written line or a trajectory without a line; a power loss during the wait can also leave the last line
+without its data. Opening therefore compares the last episode with its checksum. What a crash can leave is cut off by
+`repair`, and a last episode that does not fit its line is copied to `discarded/` first; anything else that does not fit
+was done to the files afterwards, and is an error that names the place and touches nothing.
 """
 
 import hashlib
@@ -37,13 +37,15 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
             trajectory.observations.astype("<f4", copy=False).tobytes(),
             trajectory.actions.astype("<f4", copy=False).tobytes(),
             trajectory.rewards.astype("<f8", copy=False).tobytes(),
+            trajectory.costs.astype("<f8", copy=False).tobytes(),
         )
     )
 
 
 def encoded_size(steps: int, spec: TaskSpec) -> int:
     """Bytes of an encoded trajectory of so many steps."""
-    return 4 * (steps + 1) * spec.observation_dim + 4 * steps * spec.action_dim + 8 * steps
+    doubles = 1 + len(spec.constraints)
+    return 4 * (steps + 1) * spec.observation_dim + 4 * steps * spec.action_dim + 8 * steps * doubles
 
 
 def decode_trajectory(data: bytes, steps: int, spec: TaskSpec, *, terminated: bool, truncated: bool) -> Trajectory:
@@ -56,13 +58,15 @@ def decode_trajectory(data: bytes, steps: int, spec: TaskSpec, *, terminated: bo
         raise RunError(f"{len(data)} bytes are not a trajectory of {steps} steps of task {spec.name!r}")
     first = 4 * (steps + 1) * spec.observation_dim
     second = first + 4 * steps * spec.action_dim
+    third = second + 8 * steps
     try:
         return Trajectory.build(
             np.frombuffer(data[:first], "<f4").reshape(steps + 1, spec.observation_dim),
             np.frombuffer(data[first:second], "<f4").reshape(steps, spec.action_dim),
-            np.frombuffer(data[second:], "<f8"),
+            np.frombuffer(data[second:third], "<f8"),
             terminated=terminated,
             truncated=truncated,
+            costs=np.frombuffer(data[third:], "<f8").reshape(steps, len(spec.constraints)),
         )
     except ShapeError as error:
         raise RunError(f"a recorded trajectory of task {spec.name!r} is damaged: {error}") from error

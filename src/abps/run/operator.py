@@ -38,6 +38,8 @@ class EpisodeFacts(TypedDict):
     terminated: bool
     failed: str | None
     """Why it failed."""
+    violated: list[str]
+    """Names of the constraints whose limit it broke."""
 
 
 class NextQuery(TypedDict):
@@ -77,6 +79,9 @@ class RobotFacts(TypedDict):
     next: NextQuery | None
     limits: dict[str, Any]
     """Those that are set."""
+    constraints: list[str]
+    violations: int
+    """Episodes that broke a constraint; failed ones are not among them."""
     initial: str
     """What the run started from; "": the start of its class of policies."""
     policies: dict[str, str]
@@ -124,6 +129,8 @@ def robot_facts(path: Path) -> RobotFacts:
         "iterations": max((item["iteration"] for item in episodes), default=0),
         "next": following,
         "limits": {k: v for k, v in _group(_group(config, "task"), "limits").items() if v not in (None, [], "action")},
+        "constraints": _texts(_group(config, "task").get("constraint")),
+        "violations": sum(bool(item["violated"]) for item in episodes),
         "initial": str(config.get("initial", "")),
         "policies": {
             name: str(path / "policy" / f"{name}.npz")
@@ -232,6 +239,7 @@ def _episode(record: dict[str, Any] | None, number: int) -> EpisodeFacts | None:
             "steps": int(record["steps"]),
             "terminated": bool(record["terminated"]),
             "failed": None if failed is None else str(failed),
+            "violated": _texts(record.get("violated")),
         }
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
@@ -293,3 +301,7 @@ def _text(config: dict[str, Any], group: str, name: str) -> str:
 
 def _whole(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []

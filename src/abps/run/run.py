@@ -35,7 +35,7 @@ from abps.run.start import start_search
 from abps.search.base import Metrics, Query, Search
 from abps.state import restore, save
 from abps.tasks.spec import TaskSpec
-from abps.trajectory import Failed, Outcome, Trajectory
+from abps.trajectory import Failed, Outcome
 
 __all__ = ["Run", "Slot", "clean_reason", "failures_noted", "open_run", "parameters_crc"]
 
@@ -284,10 +284,16 @@ class Run:
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _returns(self, outcome: Outcome) -> dict[str, float | None]:
-        if isinstance(outcome, Trajectory):
-            return {"return": outcome.total(), "discounted": outcome.total(self.spec.gamma)}
-        return {"return": None, "discounted": None}
+    def _returns(self, outcome: Outcome) -> dict[str, Any]:
+        constraints = self.spec.constraints
+        if isinstance(outcome, Failed):
+            return {"return": None, "discounted": None, **({"costs": None, "violated": None} if constraints else {})}
+        returns: dict[str, Any] = {"return": outcome.total(), "discounted": outcome.total(self.spec.gamma)}
+        if constraints:
+            costs = {item.name: item.episode_cost(outcome.costs[:, place]) for place, item in enumerate(constraints)}
+            returns["costs"] = costs
+            returns["violated"] = [item.name for item in constraints if costs[item.name] > item.limit]
+        return returns
 
     def _take(self, outcome: Outcome, query_id: int) -> Metrics | None:
         """Hand one recorded outcome to the search; tell the query when it is complete."""

@@ -1,12 +1,15 @@
 """Trajectories as files, from whoever ran the episode: `.npz` or `.csv`, checked before anything is believed.
 
 `.npz`: `observations` (T+1, s), `actions` (T, a), `rewards` (T,), `terminated` (one boolean), and optionally
-`policy_id`. `.csv`: a header and T+1 rows; columns `o0` … `o<s−1>`, `a0` … `a<a−1>`, `reward`, `terminated`. The last
-row is the observation after the last step; its other cells are empty. Further columns (a clock, say) are ignored.
+`policy_id`; for a task with constraints `cost_<name>` each, (T,) or one number for the whole episode. `.csv`: a header
+and T+1 rows; columns `o0` … `o<s−1>`, `a0` … `a<a−1>`, `reward`, `terminated`. The last row is the observation after
+the last step; its other cells are empty. Costs are columns `cost_<name>`; with one number for the whole episode it
+stands in the row of the last step, and the cells above are empty. Further columns (a clock, say) are ignored.
 """
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 from abps.errors import RunError, ShapeError
 from abps.npz import read_npz
 from abps.run.files import read_bounded
+from abps.tasks.constraints import Constraint
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
 
@@ -34,6 +38,16 @@ class Told(NamedTuple):
     policy_id: str | None
 
 
+class _Contents(NamedTuple):
+    """The arrays of a file: observations, actions and rewards; costs; the end; whose episode it is."""
+
+    arrays: tuple[NDArray[Any], ...]
+    costs: list[NDArray[Any]]
+    """One per constraint: (T,), or one number."""
+    terminated: bool
+    policy_id: str | None
+
+
 def read_trajectory(path: Path, spec: TaskSpec) -> Told:
     """Read and check an episode of a task.
 
@@ -46,18 +60,26 @@ def read_trajectory(path: Path, spec: TaskSpec) -> Told:
         raise ShapeError(f"{path} must end in .npz or .csv, got {path.suffix or 'no ending'!r}")
     if not path.is_file():
         raise ShapeError(f"there is no file {path}")
-    arrays, terminated, policy_id = reader(path, spec)
+    arrays, costs, terminated, policy_id = reader(path, spec)
     try:
-        trajectory = Trajectory.build(*arrays, terminated=terminated, truncated=not terminated)
+        trajectory = Trajectory.build(
+            *arrays,
+            terminated=terminated,
+            truncated=not terminated,
+            costs=_step_costs(costs, spec.constraints, len(arrays[2])),
+        )
     except (ShapeError, ValueError, TypeError) as error:
         raise ShapeError(f"{path}: {error}") from error
     _check_sizes(path, trajectory, spec)
     return Told(trajectory, policy_id)
 
 
-def write_trajectory_npz(path: Path, trajectory: Trajectory, policy_id: str | None = None) -> None:
+def write_trajectory_npz(
+    path: Path, trajectory: Trajectory, policy_id: str | None = None, constraints: Sequence[Constraint] = ()
+) -> None:
     """Write an episode as `.npz` (a robot without abps does the same with `numpy.savez`, see docs/hardware.md)."""
     extra: dict[str, Any] = {} if policy_id is None else {"policy_id": np.array(policy_id)}
+    extra |= {_array(item): trajectory.costs[:, place] for place, item in enumerate(constraints)}
     np.savez(
         path,
         observations=trajectory.observations,
@@ -66,6 +88,27 @@ def write_trajectory_npz(path: Path, trajectory: Trajectory, policy_id: str | No
         terminated=np.array(trajectory.terminated),
         **extra,
     )
+
+
+def _array(constraint: Constraint) -> str:
+    """What a constraint's array or column is called."""
+    return f"cost_{constraint.name}"
+
+
+def _step_costs(costs: Sequence[NDArray[Any]], constraints: Sequence[Constraint], steps: int) -> NDArray[np.float64]:
+    """Costs (T, c), from an array (T,) or one number for each constraint."""
+    columns = np.zeros((steps, len(constraints)))
+    for place, (constraint, given) in enumerate(zip(constraints, costs, strict=True)):
+        if given.size == 1 and given.shape != (steps,):
+            columns[:, place] = constraint.of_episode(float(given.reshape(())), steps)
+        elif given.shape == (steps,):
+            columns[:, place] = given
+        else:
+            raise ShapeError(
+                f"{_array(constraint)!r} must be one number per step, ({steps},), or one for the whole episode; "
+                f"it has shape {given.shape}"
+            )
+    return columns
 
 
 def _check_sizes(path: Path, trajectory: Trajectory, spec: TaskSpec) -> None:
@@ -79,20 +122,23 @@ def _check_sizes(path: Path, trajectory: Trajectory, spec: TaskSpec) -> None:
         raise ShapeError(f"{path} has {len(trajectory)} steps; an episode of this task has at most {spec.horizon}")
 
 
-def _read_npz(path: Path, spec: TaskSpec) -> tuple[tuple[NDArray[Any], ...], bool, str | None]:
+def _read_npz(path: Path, spec: TaskSpec) -> _Contents:
     largest = SLACK * (spec.horizon + 1) * (spec.observation_dim + spec.action_dim + 1)
-    data = read_npz(path, {**dict.fromkeys(ARRAYS, largest), "policy_id": 1}, required=ARRAYS)
-    for name in ARRAYS:
+    wanted = (*ARRAYS, *map(_array, spec.constraints))
+    data = read_npz(path, {**dict.fromkeys(wanted, largest), "policy_id": 1}, required=wanted)
+    for name in wanted:
         if data[name].dtype.kind not in "fiub":
             raise ShapeError(f"{path}: array {name!r} must hold numbers, it holds {data[name].dtype}")
     if data["terminated"].size != 1:
         raise ShapeError(f"{path}: 'terminated' must be one boolean, it has shape {data['terminated'].shape}")
     policy_id = str(data["policy_id"]) if "policy_id" in data else None
-    return (data["observations"], data["actions"], data["rewards"]), bool(data["terminated"].reshape(())), policy_id
+    arrays, costs = (data["observations"], data["actions"], data["rewards"]), [data[name] for name in wanted[4:]]
+    return _Contents(arrays, costs, bool(data["terminated"].reshape(())), policy_id)
 
 
-def _read_csv(path: Path, spec: TaskSpec) -> tuple[tuple[NDArray[Any], ...], bool, str | None]:
-    limit = SLACK * (spec.horizon + 2) * 32 * (spec.observation_dim + spec.action_dim + 8)
+def _read_csv(path: Path, spec: TaskSpec) -> _Contents:
+    columns = spec.observation_dim + spec.action_dim + len(spec.constraints)
+    limit = SLACK * (spec.horizon + 2) * 32 * (columns + 8)
     try:
         text = read_bounded(path, limit).decode("utf-8-sig")
         rows = list(csv.reader(io.StringIO(text), strict=True))
@@ -105,7 +151,8 @@ def _read_csv(path: Path, spec: TaskSpec) -> tuple[tuple[NDArray[Any], ...], boo
     observations = table.numbers([f"o{k}" for k in range(spec.observation_dim)], len(rows) - 1)
     actions = table.numbers([f"a{k}" for k in range(spec.action_dim)], len(rows) - 2)
     rewards = table.numbers(["reward"], len(rows) - 2)[:, 0]
-    return (observations, actions, rewards), table.terminated(), None
+    costs = [table.costs(_array(constraint)) for constraint in spec.constraints]
+    return _Contents((observations, actions, rewards), costs, table.terminated(), None)
 
 
 class _Table:
@@ -134,6 +181,13 @@ class _Table:
                         "last step"
                     )
         return np.array([[self._number(row, name) for name in names] for row in range(rows)])
+
+    def costs(self, name: str) -> NDArray[np.float64]:
+        """A number per step (T,), or the one of the last step where the cells above are empty (1,)."""
+        steps = len(self._rows) - 1
+        if steps > 1 and self.cell(steps - 1, name) and not any(self.cell(row, name) for row in range(steps - 1)):
+            return np.array([self._number(steps - 1, name)])
+        return self.numbers([name], steps)[:, 0]
 
     def terminated(self) -> bool:
         """Whether the last step says that the episode ended by itself; no earlier step may say so."""

@@ -30,6 +30,7 @@ from abps.policies.path import ParameterPath
 from abps.policies.policy import Policy, PolicySpace
 from abps.registry import kind_of
 from abps.search.budget import BudgetConfig
+from abps.search.constraints import ConstraintKeeper
 from abps.search.limits import LimitKeeper, same_normaliser
 from abps.seeding import episode_seed
 from abps.settings import Part, check_types, replace
@@ -308,6 +309,7 @@ class Search(ABC, Generic[ConfigT]):
             roles = {item.query.role for item in stage}
             for item in stage:  # Probes beside no centre are those of a search that never runs its centre.
                 self.limits.saw(item.trajectories, around_centre=roles == {"probe"} or item.query.role != "probe")
+        self._learn_constraints(stage)
         metrics = None if self._looking else self._learn(stage)
         self._standardise(stage)
         self._open, self._answers, self._looking = [], {}, False
@@ -461,7 +463,7 @@ class Search(ABC, Generic[ConfigT]):
         return Query(number, proposal.role, self.iteration, proposal.episodes, parameters, policy, seeds)
 
     def _planned(self) -> list[tuple[Proposal, Policy]]:
-        """The next stage: what the search proposes, within the limits of the task."""
+        """The next stage: what the search proposes, within the constraints and limits of the task."""
         proposals = self._propose()
         if not proposals:
             raise RuntimeError(f"search {self.name!r} proposed nothing")
@@ -469,19 +471,48 @@ class Search(ABC, Generic[ConfigT]):
             self.policies.policy(np.array(item.parameters, dtype=np.float64), self.normaliser, item.path)
             for item in proposals
         ]
-        if self.limits is None:
-            return list(zip(proposals, policies, strict=True))
-        if self.limits.must_look(policies):
-            self._looking, policy = True, self.limits.reference
+        keepers = [keeper for keeper in (self.constraints, self.limits) if keeper is not None]
+        if any(keeper.must_look(policies) for keeper in keepers):
+            here = self.policies.policy(self.centre, self.normaliser)
+            self._looking, policy = True, here if self.limits is None else self.limits.reference
             return [(Proposal(policy.parameters, "centre"), policy)]
-        within = [self.limits.within(policy, self.centre) for policy in policies]
-        return list(zip(proposals, within, strict=True))
+        for keeper in keepers:  # The limits last: they hold for certain.
+            policies = [keeper.within(policy, self.centre) for policy in policies]
+        return list(zip(proposals, policies, strict=True))
 
     def _keep_limits(self) -> None:
-        """Keep the task's limits, from the policy at the centre on."""
+        """Keep the task's limits and constraints, from the policy at the centre on."""
         self.limits = LimitKeeper.of(self.policies, self.centre, self.normaliser)
         if self.limits is not None:
             self.parts["limits"] = self.limits
+        self.constraints = ConstraintKeeper.of(self.policies, self.centre, self.normaliser, self.seed)
+        if self.constraints is not None:
+            self.parts["constraints"] = self.constraints
+            self.parts |= {f"constraint {item.constraint.name}": item for item in self.constraints.processes}
+
+    def _learn_constraints(self, stage: list[Answer]) -> None:
+        """Take in the costs and the crashes of a stage."""
+        if self.constraints is None:
+            return
+        with self._timed("constraints"):
+            verdicts = [self.constraints.judged(query.policy) for query, _ in stage]  # Before anything is learned.
+            for (query, outcomes), verdict in zip(stage, verdicts, strict=True):
+                self.constraints.saw(query.id, query.policy, outcomes, verdict, query.role, query.iteration)
+            self.constraints.learn(self.policies.policy(self.centre, self.normaliser))
+
+    def _constrain_move(self) -> Metrics:
+        """Keep the new centre within the constraints, and trust no policy that is not."""
+        if self.constraints is None:
+            return {}
+        progress, violations = self.progress, {"violations": self.constraints.memory.violations}
+        with self._timed("constraints"):
+            kept = self.constraints.move(self.policies.policy(self.centre, self.normaliser))
+            if kept is None:
+                return violations
+            if progress.believed is not None and not self.constraints.trusts(progress.believed, self.normaliser):
+                progress.believed = None
+        progress.centre = kept.centre
+        return {**violations, "constraint_probability": kept.probability, "step_safe": kept.share}
 
     def _limit_move(self) -> Metrics:
         """Keep the new centre within the limits; if need be together with the normaliser that it had."""
@@ -517,6 +548,11 @@ class Search(ABC, Generic[ConfigT]):
                     f"outcome {number} has {sizes[0]} observations and {sizes[1]} actions per step; "
                     f"the task has {self.spec.observation_dim} and {self.spec.action_dim}"
                 )
+            if outcome.costs.shape[1] != len(self.spec.constraints):
+                raise ShapeError(
+                    f"outcome {number} has {outcome.costs.shape[1]} costs per step; the task has "
+                    f"{count(len(self.spec.constraints), 'constraint')}"
+                )
 
     def _count(self, answer: Answer) -> None:
         progress, worked = self.progress, answer.trajectories
@@ -525,7 +561,8 @@ class Search(ABC, Generic[ConfigT]):
         progress.steps += sum(len(trajectory) for trajectory in worked)
         if worked and answer.query.policy.path is None:  # A path's return is of no single policy.
             value = float(np.mean([trajectory.total() for trajectory in worked]))
-            if value > progress.best.value:
+            broken = self.constraints is not None and any(map(self.constraints.violated, worked))
+            if value > progress.best.value and not broken:
                 progress.best = Best(value, answer.query.parameters, answer.query.policy.normaliser)
 
     def _standardise(self, stage: list[Answer]) -> None:
@@ -547,6 +584,7 @@ class Search(ABC, Generic[ConfigT]):
             "failures": progress.failures,
             "centre_return": progress.centre_return,
             **metrics,
+            **self._constrain_move(),
             **self._limit_move(),
         }
         progress.history.append(copy.deepcopy(counted))

@@ -15,7 +15,7 @@ import numpy as np
 from abps.arrays import Array
 from abps.errors import ConfigError
 from abps.normaliser import Normaliser
-from abps.policies.path import ParameterPath
+from abps.policies.path import ParameterPath, between
 from abps.policies.policy import Policy, PolicySpace
 from abps.trajectory import Trajectory
 
@@ -25,8 +25,6 @@ EPISODES, STATES = 8, 256
 """Newest episodes whose states count as visited, and how many states of each are kept, evenly spaced."""
 HALVINGS = 40
 """Of the interval in which the allowed share of a move is looked for."""
-SUBSTEPS = 4
-"""Places between two knots of a path at which the limits are checked, too."""
 ROUNDING = 1e-9
 """Share of a limit by which rounding may exceed it."""
 
@@ -160,7 +158,7 @@ class LimitKeeper:
         """Every knot within the limits; then all drawn in, while a place between two knots is not."""
         knots = np.stack([self._nearest(knot, anchor, normaliser) for knot in path.knots])
         for _ in range(HALVINGS):
-            if np.all(self._allowed(_between(knots), normaliser)):
+            if np.all(self._allowed(between(knots), normaliser)):
                 return ParameterPath(knots, path.interval)
             knots = anchor + 0.5 * (knots - anchor)
         return ParameterPath(np.repeat(anchor[None], len(knots), axis=0), path.interval)
@@ -185,12 +183,3 @@ def same_normaliser(one: Normaliser, other: Normaliser) -> bool:
     """Whether two normalisers are the same numbers; a restored one is another object."""
     same = one.count == other.count and np.array_equal(one.mean, other.mean) and np.array_equal(one.m2, other.m2)
     return one is other or same
-
-
-def _between(knots: Array) -> Array:
-    """The knots and places between each two of them, (n, d)."""
-    if len(knots) == 1:
-        return knots
-    shares = np.arange(SUBSTEPS + 1)[:, None, None] / (SUBSTEPS + 1.0)
-    inner = (1.0 - shares) * knots[:-1] + shares * knots[1:]
-    return np.concatenate([inner.reshape(-1, knots.shape[1]), knots[-1:]])

@@ -50,6 +50,8 @@ class Episodes:
     failures: tuple[tuple[int, str], ...] = ()
     """Number and reason of every failed episode."""
     steps: int = 0
+    violations: int = 0
+    """Episodes that broke a constraint; failed ones are not among them."""
 
     def __len__(self) -> int:
         return len(self.roles)
@@ -63,6 +65,7 @@ class Episodes:
             tuple(str(line.get("role", "")) for line in lines),
             tuple((i, str(line["failed"])[:MAX_TEXT]) for i, line in enumerate(lines) if line.get("failed")),
             int(sum(finite_number(line.get("steps")) or 0.0 for line in lines)),
+            sum(isinstance(line.get("violated"), list) and bool(line["violated"]) for line in lines),
         )
 
 
@@ -95,6 +98,13 @@ class Run:
         """Training episodes that ran, those of an outer iteration under way included."""
         counted = self.column("episodes")
         return max(len(self.episodes), int(np.nan_to_num(counted).max(initial=0.0)))
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The constraints of its task, as text."""
+        task = self.config.get("task")
+        texts = task.get("constraint") if isinstance(task, Mapping) else None
+        return tuple(str(text)[:MAX_TEXT] for text in texts) if isinstance(texts, list) else ()
 
     @property
     def budget(self) -> int:

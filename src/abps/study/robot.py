@@ -33,6 +33,8 @@ class RobotState:
     """Mean return of the training episodes at the newest centre; NaN before the first outer iteration."""
     newest_reason: str
     """Why the newest failed episode failed."""
+    violations: int | None = None
+    """Episodes that broke a constraint; None: the task has none."""
 
     @property
     def headline(self) -> str:
@@ -43,7 +45,8 @@ class RobotState:
             parts.append(f"current policy {number(self.centre)} (its newest training episodes)")
         if math.isfinite(self.best):
             parts.append(f"best single episode {number(self.best)} (episode {self.best_episode})")
-        parts.append(f"{number(self.failed)} failed, {number(self.discarded)} taken back")
+        beyond = "" if self.violations is None else f"{number(self.violations)} beyond a limit, "
+        parts.append(f"{beyond}{number(self.failed)} failed, {number(self.discarded)} taken back")
         return "; ".join(parts) + "."
 
 
@@ -70,6 +73,7 @@ def robot_state(run: Run) -> RobotState:
         best_episode=best,
         centre=float(known[-1]) if known.size else math.nan,
         newest_reason=first_line(run.episodes.failures[-1][1], 120) if run.episodes.failures else "",
+        violations=run.episodes.violations if run.constraints else None,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from abps.keywords import read_keywords
 from abps.settings import check_types, require, setting
+from abps.tasks.constraints import read_constraints
 from abps.tasks.limits import Limits
 
 __all__ = ["HardwareConfig", "TaskConfig"]
@@ -27,6 +28,9 @@ class TaskConfig:
         None, "rewards are divided by this; none: found automatically, so that |J| stays near 1"
     )
     limits: Limits = setting(Limits(), "limits that every search keeps")
+    constraint: tuple[str, ...] = setting(
+        (), "cost that episodes keep below a limit: name<=limit, name<=limit(probability=0.95,reduce=max); repeatable"
+    )
     env_kwargs: tuple[str, ...] = setting(
         (), "keyword arguments that the environment is made with: key=value, or a JSON object; may be repeated"
     )
@@ -37,6 +41,7 @@ class TaskConfig:
     def __post_init__(self) -> None:
         check_types(self)
         read_keywords(self.env_kwargs, "env_kwargs")
+        read_constraints(self.constraint)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from abps.keywords import keywords_texts, read_keywords
 from abps.settings import with_changes
 from abps.tasks.catalogue import task_config
 from abps.tasks.config import TaskConfig
+from abps.tasks.constraints import Constraint, cost_reader, read_constraints
 from abps.tasks.environments import OBJECT, call_factory, env_name, importable, make_env
 from abps.tasks.spec import TaskSpec
 from abps.tasks.wrappers import AnyEnv, wrapped
@@ -99,6 +100,10 @@ def _with(config: TaskConfig, changes: Mapping[str, Any]) -> TaskConfig:
     plain = dict(changes)
     if isinstance(plain.get("env_kwargs"), Mapping):
         plain["env_kwargs"] = keywords_texts(plain["env_kwargs"])
+    if "constraint" in plain:
+        given = plain["constraint"]
+        listed = given if isinstance(given, list | tuple) else [given]
+        plain["constraint"] = [str(item) if isinstance(item, Constraint) else item for item in listed]
     if "wrapper" in plain:
         given = plain["wrapper"]
         listed = given if isinstance(given, list | tuple) else [given]
@@ -179,6 +184,7 @@ def _check(env: AnyEnv, config: TaskConfig) -> TaskSpec:
             f"with {_wrapper('BoundAction(low=-1,high=1)')} (RescaleAction cannot: it needs finite bounds itself)"
         )
     limit = env.spec.max_episode_steps if env.spec is not None else None
+    _check_costs(env, config)
     return TaskSpec(
         name=config.name,
         observation_dim=observation.shape[0],
@@ -189,7 +195,28 @@ def _check(env: AnyEnv, config: TaskConfig) -> TaskSpec:
         horizon=config.horizon or limit or DEFAULT_HORIZON,
         reward_scale=config.reward_scale,
         limits=config.limits,
+        constraints=read_constraints(config.constraint),
     )
+
+
+def _check_costs(env: AnyEnv, config: TaskConfig) -> None:
+    """Try one step of a task with constraints: an environment that reports no costs is found out before anything runs.
+
+    Raises:
+        TaskError: a cost is missing, or no number.
+        ConfigError: a function that gives costs cannot be imported.
+    """
+    reader = cost_reader(read_constraints(config.constraint))
+    if reader is None:
+        return
+    space = env.action_space
+    action = (np.asarray(getattr(space, "low", 0.0)) + np.asarray(getattr(space, "high", 0.0))) / 2.0
+    try:
+        env.reset(seed=0)
+        observation, reward, _, _, info = env.step(action)
+    except Exception:  # An environment that fails now may work later; its episodes will tell.
+        return
+    reader(observation, action, float(reward), info)
 
 
 def _flatten(space: spaces.Space[Any]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from abps.arrays import Array
 from abps.errors import ConfigError
 from abps.settings import check_types
+from abps.tasks.constraints import Constraint
 from abps.tasks.limits import Limits
 
 __all__ = ["TaskSpec"]
@@ -35,6 +36,8 @@ class TaskSpec:
     """Rewards are divided by it before a search sees a return; None: found automatically by the search."""
     limits: Limits = Limits()
     """How far and how fast actions may change."""
+    constraints: tuple[Constraint, ...] = ()
+    """Costs that every episode reports, and their limits."""
 
     @cached_property
     def action_centre(self) -> Array:
