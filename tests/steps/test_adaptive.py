@@ -76,17 +76,20 @@ EARLIER = ([0.2, -0.3], "centre", 1.0)
 
 
 def test_a_centre_that_is_surely_worse_than_an_earlier_one_is_left():
-    """Once; asked again there, the rule steps on, with the shorter length and without a last direction."""
+    """Once; asked again there, the rule steps on with the shorter length, and has the policy it went to run again."""
     memory = AdaptiveMemory(length=0.2, last=SLOPE)
     move = RULE(StepInput(model(EARLIER, slope=(0.0, 0.0)), memory=memory))
     assert move.go_to is not None
     assert np.array_equal(move.go_to, EARLIER[0])  # Bit for bit the policy that was run.
     assert move.metrics == {"retreat": "worse"}
-    assert (move.memory.length, move.memory.last, move.memory.retreated) == (0.1, None, True)
+    assert (move.memory.length, move.memory.last, move.memory.retreated) == (0.2 * RULE.shrink, None, True)
     again = RULE(StepInput(model(EARLIER), memory=move.memory))
     assert again.go_to is None
-    assert np.linalg.norm(again.centre - CENTRE) == pytest.approx(0.1)
+    assert np.linalg.norm(again.centre - CENTRE) == pytest.approx(0.2 * RULE.shrink)
     assert not again.memory.retreated
+    assert again.ahead is not None
+    assert np.array_equal(again.ahead, CENTRE)
+    assert not again.memory.looked_ahead  # It is no probe ahead: nothing jumps there.
 
 
 def test_noise_is_no_reason_to_go_back_and_neither_is_a_probe():

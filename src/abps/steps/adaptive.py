@@ -5,7 +5,8 @@ The length grows while successive directions agree and shrinks when they turn (a
 single returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
 
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
-- **retreat**: one of the last centres is very probably better than this one: go back there, with a shorter length.
+- **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length, and run
+  that policy once more in place of the probe ahead, so that the luck of one episode cannot hold the search for long.
 
 After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
 chart.
@@ -49,8 +50,8 @@ class AdaptiveAscent(StepRule):
     longest: float = setting(1.0, "upper bound of the length", common=True)
     rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
     target: float = setting(0.2, "cosine of successive directions at which the length stays")
-    doubt: float = setting(0.9, "go back when an earlier centre is better with more than this probability")
-    shrink: float = setting(0.5, "factor of the length when going back")
+    doubt: float = setting(0.8, "go back when an earlier centre is better with more than this probability")
+    shrink: float = setting(0.7, "factor of the length when going back")
     candidates: int = setting(12, "newest policies among which, and the best so far, the best is looked for")
     jump: float = setting(2.5, "a probe looks ahead at so many times the last step; 0: none")
     jump_probability: float = setting(0.5, "the probe ahead becomes the centre when it is better with this probability")
@@ -108,7 +109,10 @@ class AdaptiveAscent(StepRule):
         centre = theta + length * direction
         step = chart.to_parameters(centre) - here
         ahead = chart.to_parameters(centre) + (self.jump - 1.0) * step if self.jump > 0 else None
-        memory = AdaptiveMemory(length, step, ahead is not None, believed=believed)
+        looks_ahead = ahead is not None
+        if memory.retreated:
+            ahead, looks_ahead = here, False
+        memory = AdaptiveMemory(length, step, looks_ahead, believed=believed)
         metrics = {"step_agreement": agreement, "step_chart": length}
         return Move(centre, metrics, memory, believed=believed, ahead=ahead)
 
