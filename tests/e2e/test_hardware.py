@@ -437,6 +437,7 @@ def test_costs_of_a_robot_by_file(costly, tmp_path):
     file = tmp_path / "episode.npz"
     with open_hardware_run(costly) as robot:
         request = robot.ask()
+        assert request is not None
         np.savez(file, **arrays_of(request.policy, 0), cost_torque=np.linspace(0.5, 2.5, 6), cost_wear=4.0)
         assert robot.tell_file(file).warnings == ["the cost torque was 2.5, above its limit 2"]
         assert robot.fail("hit a stop").value is None
@@ -447,8 +448,10 @@ def test_costs_of_a_robot_by_file(costly, tmp_path):
     facts = robot_facts(costly)
     assert (facts["violations"], facts["constraints"]) == (1, list(COSTLY.constraint))
     with open_hardware_run(costly) as robot:
-        assert robot.run.journal.outcome(0).costs.tolist()[-1] == [2.5, 4.0]
-        assert robot.run.journal.outcome(0).costs[:, 1].sum() == 4.0
+        told = robot.run.journal.outcome(0)
+        assert isinstance(told, Trajectory)
+        assert told.costs.tolist()[-1] == [2.5, 4.0]
+        assert told.costs[:, 1].sum() == 4.0
 
 
 def test_costs_of_a_robot_by_csv(costly, tmp_path):
@@ -472,11 +475,13 @@ def test_costs_of_a_robot_by_csv(costly, tmp_path):
 def test_wrong_costs_change_nothing(costly, tmp_path, costs, said):
     file = tmp_path / "episode.npz"
     with open_hardware_run(costly) as robot:
-        np.savez(file, **arrays_of(robot.ask().policy, 0), **costs)
+        request = robot.ask()
+        assert request is not None
+        np.savez(file, **arrays_of(request.policy, 0), **costs)
         with pytest.raises(ShapeError, match=said):
             robot.tell_file(file)
         with pytest.raises(ShapeError, match="0 costs per step; the task has 2 constraints"):
-            robot.tell(episode(robot.ask().policy, 0))
+            robot.tell(episode(request.policy, 0))
         assert len(robot.run.journal) == 0
 
 

@@ -66,11 +66,15 @@ def test_costs_come_back_bit_for_bit(tmp_path):
     journal.append(told, {"query": 0, **RECORD}, 0.0)
     found = Journal(tmp_path, spec).outcome(0)
     assert same(found, told)
+    assert isinstance(found, Trajectory)
     assert found.costs.tobytes() == told.costs.tobytes()
     assert encode_trajectory(told)[: len(encode_trajectory(plain))] == encode_trajectory(plain)
     spool = Spool(tmp_path, spec)
     spool.save(0, 0, Finished(told, 0.0))
-    assert spool.load(0, 0).outcome.costs.tobytes() == told.costs.tobytes()
+    finished = spool.load(0, 0)
+    assert finished is not None
+    assert isinstance(finished.outcome, Trajectory)
+    assert finished.outcome.costs.tobytes() == told.costs.tobytes()
     with pytest.raises(RunError, match="damaged"):
         Journal(tmp_path, SPEC)
 
