@@ -40,13 +40,16 @@ class Row(NamedTuple):
 RULE: tuple[Row, ...] = (
     Row(8, 40, "abs", 0.79, "snes", 0.78, 4),
     Row(8, 80, "snes", 0.88, "klbo", 0.8, 4),
-    Row(8, math.inf, "abs", 0.93, "cma", 1.0, 4),
+    Row(8, 170, "abs", 0.93, "cma", 1.0, 4),
+    Row(8, math.inf, "abs", 1.0, "crbo", 0.63, 3),
     Row(40, 40, "abs", 0.89, "snes", 0.38, 6),
     Row(40, 80, "abs", 1.0, "crbo", 0.42, 6),
-    Row(40, math.inf, "abs", 0.98, "klbo", 0.38, 7),
+    Row(40, 170, "abs", 0.98, "klbo", 0.38, 7),
+    Row(40, math.inf, "abs", 1.0, "crbo", 0.63, 3),
     Row(math.inf, 40, "abs", 0.88, "snes", 0.45, 12),
     Row(math.inf, 80, "abs", 0.88, "crbo", 0.5, 12),
-    Row(math.inf, math.inf, "abs", 1.0, "crbo", 0.4, 3),
+    Row(math.inf, 170, "abs", 1.0, "crbo", 0.46, 4),
+    Row(math.inf, math.inf, "abs", 1.0, "crbo", 0.63, 3),
 )
 # which.py ends
 """The first row that a task and its budget fit into counts; the last one fits all."""
