@@ -103,7 +103,7 @@ def run_headline(run: Run, threshold: float | None = None) -> str:
     if math.isfinite(now.believable):
         parts.append(f"best believable policy {number(now.believable)} ± {number(now.believable_error)}")
     if run.constraints:
-        parts.append(f"{count(run.episodes.violations, 'episode')} beyond a limit")
+        parts.append(f"{count(len(run.episodes.violated), 'episode')} beyond a limit")
     return "; ".join(parts) + "."
 
 
@@ -124,8 +124,8 @@ def facts(run: Run) -> list[dict[str, str]]:
     if is_robot(run):
         told += _robot_facts(run)
     if run.constraints:
-        among = f"of {count(run.episodes_run, 'training episode')}: {listing(run.constraints)}"
-        told.append(("Beyond a limit", number(run.episodes.violations), among))
+        among = f"of {count(run.episodes_run, 'training episode', 'training episodes')}: {listing(run.constraints)}"
+        told.append(("Beyond a limit", number(len(run.episodes.violated)), among))
     of = f" of {number(run.budget)}" if run.budget > run.episodes_run else ""
     told.append(("Episodes", number(run.episodes_run) + of, f"{count(run.steps_run, 'step')}, {_iterations(run)}"))
     seconds = run.column("seconds")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abps.study.statistics import Estimate
 
-__all__ = ["as_text", "embedded", "estimate", "last", "number", "numbers"]
+__all__ = ["as_text", "embedded", "estimate", "last", "number", "numbers", "thinned"]
 
 DIGITS = 5
 MAX_TEXT = 500
@@ -33,6 +33,13 @@ def last(values: NDArray[np.float64]) -> float | int | None:
     """The newest finite entry."""
     finite = values[np.isfinite(values)]
     return number(float(finite[-1])) if finite.size else None
+
+
+def thinned(size: int, most: int) -> NDArray[np.int64]:
+    """Indices of at most `most` of `size` entries, the first and the last among them."""
+    if not size:
+        return np.zeros(0, np.int64)
+    return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(np.int64))
 
 
 def estimate(value: Estimate) -> list[float | int | None]:

@@ -36,6 +36,9 @@ MAX_TEXT = 2000
 
 MAX_MARKER_BYTES = 1024 * 1024
 
+MOST_COSTS = 100
+"""Costs of an episode that are read: a task has a handful of constraints."""
+
 RENAMED = {"evidence": "log_likelihood", "evidence_constant": "log_likelihood_constant"}
 """Metrics of runs of abps 0.1.0 → what they are called now."""
 
@@ -50,8 +53,10 @@ class Episodes:
     failures: tuple[tuple[int, str], ...] = ()
     """Number and reason of every failed episode."""
     steps: int = 0
-    violations: int = 0
-    """Episodes that broke a constraint; failed ones are not among them."""
+    violated: tuple[int, ...] = ()
+    """Numbers of the episodes that broke a constraint; failed ones are not among them."""
+    costs: Mapping[str, Array] = field(default_factory=dict)
+    """Costs of the episodes by the name of their constraint, (n,) each; NaN where an episode has none."""
 
     def __len__(self) -> int:
         return len(self.roles)
@@ -65,7 +70,8 @@ class Episodes:
             tuple(str(line.get("role", "")) for line in lines),
             tuple((i, str(line["failed"])[:MAX_TEXT]) for i, line in enumerate(lines) if line.get("failed")),
             int(sum(finite_number(line.get("steps")) or 0.0 for line in lines)),
-            sum(isinstance(line.get("violated"), list) and bool(line["violated"]) for line in lines),
+            tuple(i for i, line in enumerate(lines) if isinstance(line.get("violated"), list) and line["violated"]),
+            _costs(lines),
         )
 
 
@@ -226,6 +232,17 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _costs(lines: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+    """The columns of the episodes' costs; a journal of a stranger may have anything in their place."""
+    columns: dict[str, Array] = {}
+    for place, line in enumerate(lines):
+        costs = line.get("costs")
+        for name, cost in costs.items() if isinstance(costs, dict) else ():
+            if (value := finite_number(cost)) is not None and (name in columns or len(columns) < MOST_COSTS):
+                columns.setdefault(name, np.full(len(lines), np.nan))[place] = value
+    return columns
 
 
 def _renamed(row: dict[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def robot_state(run: Run) -> RobotState:
         best_episode=best,
         centre=float(known[-1]) if known.size else math.nan,
         newest_reason=first_line(run.episodes.failures[-1][1], 120) if run.episodes.failures else "",
-        violations=run.episodes.violations if run.constraints else None,
+        violations=len(run.episodes.violated) if run.constraints else None,
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.study.costs import MOST_EPISODES, cost_charts
 from abps.study.diagnostics import PANELS, findings
 from abps.study.groups import AXES, QUANTITIES, Group, axis_values, metric_of, points
 from abps.study.headline import facts, run_headline, standard_errors
-from abps.study.jsontypes import last, numbers
+from abps.study.jsontypes import last, numbers, thinned
 from abps.study.next_steps import next_steps
 from abps.study.policy_view import film, policy_pictures
 from abps.study.records import Run
@@ -20,9 +21,6 @@ __all__ = ["points_per_run", "run_details", "run_id", "run_summary"]
 
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 600, 60, 2400
 """Points of a run's curves: many when there are few runs, few when there are many."""
-
-MOST_EPISODES = 1000
-"""Single episodes that are drawn; of more, every k-th."""
 
 
 def run_id(run: Run) -> str:
@@ -37,7 +35,7 @@ def points_per_run(runs: int) -> int:
 
 def run_summary(run: Run, group: Group, most: int) -> dict[str, Any]:
     """What lists and curves need of a run; `most` points per curve."""
-    keep = _thinned(len(run.metrics), most)
+    keep = thinned(len(run.metrics), most)
     steps = {axis: axis_values(run, axis) for axis in AXES}
     return {
         "id": run_id(run),
@@ -52,6 +50,7 @@ def run_summary(run: Run, group: Group, most: int) -> dict[str, Any]:
         "robot": is_robot(run),
         "budget": run.budget,
         "failed_episodes": run.failed_episodes,
+        "beyond": len(run.episodes.violated) if run.constraints else None,
         "x": {axis: numbers(values[keep]) for axis, values in steps.items()},
         "y": {q: numbers(run.column(metric_of(run, q))[keep]) for q in QUANTITIES},
         "measured_by": metric_of(run, "centre_return"),
@@ -74,7 +73,7 @@ def run_details(run: Run, most: int, film_bytes: int, threshold: float | None = 
         film_bytes: the largest film that may be put into the page.
         threshold: return that counts as success, if somebody named one.
     """
-    keep = _thinned(len(run.metrics), most)
+    keep = thinned(len(run.metrics), most)
     details = {
         "headline": run_headline(run, threshold),
         "facts": facts(run),
@@ -84,6 +83,7 @@ def run_details(run: Run, most: int, film_bytes: int, threshold: float | None = 
         "policies": policy_pictures(run.path),
         "film": film(run.path, film_bytes),
         "episodes": _episodes(run),
+        "costs": cost_charts(run),
     }
     if is_robot(run):
         state = robot_state(run)
@@ -104,7 +104,7 @@ def _diagnostics(run: Run, keep: NDArray[np.int64]) -> dict[str, list[list[float
 def _episodes(run: Run) -> dict[str, Any]:
     """Returns of single training episodes by role, and the episodes that failed."""
     episodes = run.episodes
-    keep = _thinned(len(episodes), MOST_EPISODES)
+    keep = thinned(len(episodes), MOST_EPISODES)
     roles = dict.fromkeys(episodes.roles[index] for index in keep)
     return {
         "roles": {
@@ -115,10 +115,3 @@ def _episodes(run: Run) -> dict[str, Any]:
         "shown": len(keep),
         "of": len(episodes),
     }
-
-
-def _thinned(size: int, most: int) -> NDArray[np.int64]:
-    """Indices of at most `most` entries, the first and the last among them."""
-    if not size:
-        return np.zeros(0, np.int64)
-    return np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(np.int64))

@@ -1,12 +1,15 @@
 // Line charts, drawn by uPlot: zoom by dragging, by buttons and by keys; values by pointer and by keys.
 const zooms = new Map(); // Chart and axis → [from, to], so that a chart that is drawn again stays where it was.
 const chartsByKey = new Map();
+const SWATCH = { dots: "dot", rings: "ring" }; // Series without a line → their sample.
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 
 // The chart called `key` with these options; one that is on the page already is updated in place.
-// { title, note, unit, xLabel, xEnd, log, clip, legend, marks: [x, …],
+// { title, note, unit, xLabel, numbered: x is a number, not an amount (episode 29, not 29 episodes),
+//   xEnd, log, clip, legend, marks: [x, …],
 //   series: [{ label, short, number, kind, x, y, low, high }] }
-// Kinds of series: main, max (beside it), thin (single runs), raw (behind a smoothed one), dots.
+// Kinds of series: main, max (beside it), thin (single runs), raw (behind a smoothed one), dots, rings (dots that stand
+// out), limit (a line that others are to stay below).
 function lineChart(key, options) {
   if (!chartsByKey.has(key)) chartsByKey.set(key, new Chart(key));
   return chartsByKey.get(key).update(options);
@@ -235,7 +238,7 @@ class Chart {
     if (before === index) return before;
     let after = index;
     while (after < list.length && !known(list[after])) after++;
-    return after < list.length && this.lines[series].kind !== "dots" ? before : null;
+    return after < list.length && !(this.lines[series].kind in SWATCH) ? before : null;
   }
 
   show(index, speak, pointed) {
@@ -255,12 +258,13 @@ class Chart {
       });
     });
     rows.sort((a, b) => b.value - a.value);
-    const head = `${format(x)} ${this.options.xLabel}`;
+    const { xLabel, numbered } = this.options;
+    const head = numbered ? `${xLabel} ${format(x)}` : `${format(x)} ${xLabel}`;
     const body = rows.map(({ one, value, between }) =>
       node(
         "tr",
         {},
-        node("td", {}, swatch(one.number, one.kind === "dots" ? "dot" : one.kind), " ", one.short || one.label),
+        node("td", {}, swatch(one.number, SWATCH[one.kind] || one.kind), " ", one.short || one.label),
         node("td", {}, node("b", {}, format(value))),
         node("td", { class: "interval" }, between),
       ),
@@ -354,9 +358,10 @@ class Chart {
         const last = one.y.filter(known).pop();
         return last === undefined ? `${one.label}: no value` : `${one.label} ends at ${format(last)}`;
       });
+    const told = ends.length ? `${ends.join("; ")}.` : this.options.note || "";
     return (
       `${this.options.title}, ${this.options.unit || "value"} over ${this.options.xLabel}. ` +
-      `${ends.join("; ")}. Arrow keys read values, plus and minus zoom, zero shows everything.`
+      `${told} Arrow keys read values, plus and minus zoom, zero shows everything.`
     );
   }
 }

@@ -43,9 +43,19 @@ const ink = (number, alpha = 1) =>
     .toString(16)
     .padStart(2, "0");
 
-// A sample of a line, as legends show it: { number, kind } with kind main, max, thin or dot.
+// A sample of a line, as legends show it: { number, kind } with kind main, max, thin, dot, ring or limit.
 function swatch(number, kind = "main") {
   const svg = shape("svg", { class: "swatch", viewBox: "0 0 30 10", "aria-hidden": "true" });
+  if (kind === "ring" || kind === "limit") {
+    svg.append(
+      kind === "ring"
+        ? shape("circle", { cx: 15, cy: 5, r: 3.8, "stroke-width": 2 })
+        : shape("line", { x1: 0, y1: 5, x2: 30, y2: 5, "stroke-width": 1.5, "stroke-dasharray": "6 4" }),
+    );
+    svg.firstChild.style.stroke = "var(--error)";
+    svg.firstChild.style.fill = "none";
+    return svg;
+  }
   const mark =
     kind === "dot"
       ? shape("circle", { cx: 15, cy: 5, r: 4 })

@@ -207,6 +207,13 @@ function drawRuns() {
       cell: (run) => String(run.failed_episodes),
     },
   ];
+  if (runs.some((run) => known(run.beyond)))
+    columns.push({
+      title: "Beyond a limit",
+      number: true,
+      value: (run) => run.beyond,
+      cell: (run) => format(run.beyond),
+    });
   if (data.live)
     columns.push(
       { title: "Episodes per minute", number: true, value: (run) => run.rate, cell: (run) => format(run.rate) },

@@ -39,6 +39,7 @@ function drawRun() {
       "run-facts",
       "next-steps",
       "episodes-panel",
+      "costs-panels",
       "policy-picture",
       "findings",
       "diagnostics-panels",
@@ -62,6 +63,7 @@ function drawRun() {
   );
   drawNext(found);
   drawEpisodes(run, found);
+  drawCosts(run, found);
   drawPolicy(found);
   drawDiagnostics(run, found);
 }
@@ -111,6 +113,7 @@ function drawEpisodes(run, found) {
     centre: "the current policy itself",
     probe: "a probe beside it",
     path: "a path around it",
+    scout: "a first path, for the critics alone",
     direction: "a tried direction",
     "": "episode",
   };
@@ -143,6 +146,7 @@ function drawEpisodes(run, found) {
     title: "Return of every training episode",
     unit: "undiscounted return",
     xLabel: "episode",
+    numbered: true,
     series,
     legend,
     marks: failed.map(([episode]) => episode),
@@ -163,6 +167,40 @@ function drawEpisodes(run, found) {
       )
     : null;
   fill("episodes-panel", chart, reasons);
+}
+
+// One chart per constraint: what every training episode cost, and the limit.
+function drawCosts(run, found) {
+  byId("costs").hidden = !found.costs.length;
+  const failed = found.episodes.failed;
+  byId("costs-lead").textContent =
+    "Each dot is one training episode, those beyond the limit are rings. " +
+    (failed.length ? "A failed episode has no cost; the search takes it as one beyond every limit." : "");
+  const panels = found.costs.map((cost) => {
+    const limit = `limit ${format(cost.limit)}`;
+    return lineChart(`cost ${cost.name} ${run.id}`, {
+      title: `Cost of every training episode: ${cost.name}`,
+      note: cost.note,
+      unit: cost.unit,
+      xLabel: "episode",
+      numbered: true,
+      series: [
+        { label: "limit", kind: "limit", x: [0, Math.max(1, cost.episodes - 1)], y: [cost.limit, cost.limit] },
+        { label: "within the limit", number: 0, kind: "dots", ...cost.within },
+        { label: "beyond the limit", kind: "rings", ...cost.beyond },
+      ],
+      legend: node(
+        "ul",
+        { class: "legend" },
+        node("li", {}, swatch(0, "limit"), limit),
+        cost.within.x.length ? node("li", {}, swatch(0, "dot"), "within the limit") : null,
+        cost.beyond.x.length ? node("li", {}, swatch(0, "ring"), "beyond the limit") : null,
+        failed.length ? node("li", {}, node("b", { class: "cross" }, "✕"), "failed") : null,
+      ),
+      marks: failed.map(([episode]) => episode),
+    });
+  });
+  fill("costs-panels", ...panels);
 }
 
 function drawPolicy(found) {

@@ -31,6 +31,9 @@ function lineStyle(one) {
       paths: () => null,
       points: { show: true, size: 6, width: 1, fill: ink(one.number, 0.75), stroke: ink(one.number) },
     };
+  if (one.kind === "rings")
+    return { paths: () => null, points: { show: true, size: 9, width: 2, fill: "#0000", stroke: css("--error") } };
+  if (one.kind === "limit") return { stroke: css("--error"), width: 1.5, dash: [6, 4], points: { show: false } };
   const alpha = { main: 1, max: 0.8, thin: 0.45, raw: 0.28 }[one.kind];
   const dash = { main: DASHES[one.number % DASHES.length], max: [2, 3] }[one.kind];
   const few = one.y.filter(known).length <= 1; // A line through one point is invisible.
