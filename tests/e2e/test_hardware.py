@@ -25,6 +25,9 @@ from abps.search.budget import BudgetConfig
 from abps.search.local import LocalSearchConfig
 from abps.search.registry import search_config
 from abps.settings import replace
+from abps.study.records import load_run
+from abps.study.robot import robot_state
+from abps.study.run_view import run_details
 from abps.tasks.config import HardwareConfig, TaskConfig
 from abps.tasks.limits import Limits
 from abps.trajectory import Trajectory
@@ -493,3 +496,33 @@ def test_a_robot_with_constraints_from_the_command_line(tmp_path, capsys):
     assert read_settings(tmp_path / "run").task.constraint == ("torque<=2(probability=0.9)",)
     assert main([*words[:2], "--new", str(description), "--constraint", "torque<=far"]) != 0
     assert "limit must be a number" in capsys.readouterr().err
+
+
+def test_costs_of_the_newest_episodes_are_shown_to_the_operator(costly, tmp_path, capsys):
+    """In the terminal, as JSON and on the page; the best episode is one that broke no limit."""
+    file = tmp_path / "episode.npz"
+    with open_hardware_run(costly) as robot:
+        for number, torque in enumerate((0.5, 2.5)):
+            request = robot.ask()
+            assert request is not None
+            told: dict[str, Any] = arrays_of(request.policy, number) | {"rewards": np.full(6, 1.0 + number)}
+            np.savez(file, **told, cost_torque=torque, cost_wear=4.0)
+            robot.tell_file(file)
+        robot.fail("hit a stop")
+    assert main(["watch", str(costly), "--once"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    head = next(number for number, line in enumerate(shown) if line.split()[:1] == ["episode"])
+    assert shown[head].split() == ["episode", "iteration", "role", "return", "torque", "wear", "steps", "end"]
+    assert [shown[head + 1 + number].split()[4:6] for number in range(3)] == [["0.5", "4"], ["2.5", "4"], ["–", "–"]]
+    facts = robot_facts(costly)
+    assert [item["costs"] for item in facts["episodes"]] == [{"torque": 0.5, "wear": 4}, {"torque": 2.5, "wear": 4}, {}]
+    assert facts["best"] is not None
+    assert (facts["best"]["episode"], facts["best"]["value"]) == (0, 6.0)
+    run = load_run(costly)
+    assert robot_state(run).best_episode == 0
+    newest = run_details(run, 100, 0)["newest"]
+    assert [(item["episode"], item["costs"].get("torque"), item["violated"]) for item in newest] == [
+        (2, None, []),
+        (1, 2.5, ["torque"]),
+        (0, 0.5, []),
+    ]

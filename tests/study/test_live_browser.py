@@ -6,10 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from abps.run.hardware import create_hardware_run, open_hardware_run
+from abps.search.budget import BudgetConfig
+from abps.search.registry import search_config
+from abps.settings import replace
 from abps.study.live import LiveStudy
 from abps.study.server import LiveServer, make_server
+from abps.tasks.config import HardwareConfig, TaskConfig
+from abps.trajectory import Trajectory
 
 X_RANGE = "(({ min, max }) => [min, max])(document.querySelector('#curve-panels figure').chart.u.scales.x)"
 
@@ -81,6 +88,50 @@ def test_it_waits_for_the_first_run(make_run: Callable[..., Path], tmp_path: Pat
     assert page.title() != "owned"
     assert page.locator("img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+    server.shutdown()
+    server.server_close()
+
+
+def tell(path: Path, *forces: float) -> None:
+    """Tell a robot's episodes of so large forces."""
+    for force in forces:
+        with open_hardware_run(path) as robot:
+            request = robot.ask()
+            assert request is not None
+            act, seen = request.policy.start(), np.zeros((5, 2))
+            actions = np.array([act(row) for row in seen[:-1]])
+            costs = np.full((4, 1), force)
+            robot.tell(Trajectory.build(seen, actions, np.ones(4), terminated=False, truncated=True, costs=costs))
+
+
+def test_an_operator_sees_the_costs_of_the_newest_episodes(tmp_path: Path, browser: Any) -> None:
+    path = tmp_path / "arm"
+    create_hardware_run(
+        path,
+        TaskConfig(name="arm", horizon=8, constraint=("force<=3",)),
+        HardwareConfig(observations=2, action_low=(-1.0,), action_high=(1.0,)),
+        search="ars",
+        config=replace(search_config("ars", "arm"), directions=2, top=1),
+        budget=BudgetConfig(episodes=12),
+    )
+    tell(path, 1.0, 3.25)
+    server = make_server(LiveStudy([path], 0.1))
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    page, problems = browser.new_page(viewport={"width": 1280, "height": 900}), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(server.address)
+    page.wait_for_selector("#costs-panels canvas")
+    rows = page.locator("#newest tbody tr")
+    shown = [[cell.strip() for cell in row.split("\t")] for row in rows.all_inner_texts()]
+    assert [(row[0], row[3]) for row in shown] == [("1", "3.25 (beyond)"), ("0", "1")]
+    assert page.locator("#newest th", has_text="force (limit 3)").count() == 1
+    assert page.locator("#newest .beyond").count() == 1
+    tell(path, 2.5)
+    page.locator("#newest", has_text="The newest 3 episodes").wait_for(timeout=15000)
+    assert rows.first.inner_text().split("\t")[3].strip() == "2.5"
+    assert "Beyond the limit: 1 of 3 episodes" in page.locator("#costs-panels").inner_text()
+    assert problems == []
     page.close()
     server.shutdown()
     server.server_close()

@@ -102,7 +102,8 @@ def spark(episodes: list[EpisodeFacts]) -> str:
 
 def _table(episodes: list[EpisodeFacts]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    for name in ("episode", "iteration", "role", "return", "steps", "end"):
+    costs = list(dict.fromkeys(name for item in episodes for name in item["costs"]))
+    for name in ("episode", "iteration", "role", "return", *costs, "steps", "end"):
         table.add_column(name, justify="left" if name in ("role", "end") else "right", no_wrap=name != "end")
     for item in episodes:
         end = Text(f"failed: {item['failed']}", style="red") if item["failed"] is not None else Text("")
@@ -111,8 +112,15 @@ def _table(episodes: list[EpisodeFacts]) -> Table:
         if item["violated"]:
             end.append(f", beyond the limit: {', '.join(item['violated'])}", style="red")
         value = "–" if item["value"] is None else f"{item['value']:.4g}"
-        table.add_row(str(item["episode"]), str(item["iteration"]), item["role"], value, str(item["steps"]), end)
+        paid = [_cost(item, name) for name in costs]
+        table.add_row(str(item["episode"]), str(item["iteration"]), item["role"], value, *paid, str(item["steps"]), end)
     return table
+
+
+def _cost(item: EpisodeFacts, name: str) -> Text:
+    if name not in item["costs"]:
+        return Text("–")
+    return Text(f"{item['costs'][name]:.4g}", style="red" if name in item["violated"] else "")
 
 
 def _shown(value: object) -> str:

@@ -13,7 +13,7 @@ from abps.npz import read_npz
 from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
 from abps.run.files import parse_checked_json, read_bounded
 
-__all__ = ["EpisodeFacts", "NextQuery", "RobotFacts", "is_robot", "robot_facts"]
+__all__ = ["MOVING", "EpisodeFacts", "NextQuery", "RobotFacts", "is_robot", "robot_facts"]
 
 MAX_JOURNAL_BYTES = 2**28
 MAX_POLICY_NUMBERS = 10_000_000
@@ -38,6 +38,8 @@ class EpisodeFacts(TypedDict):
     terminated: bool
     failed: str | None
     """Why it failed."""
+    costs: dict[str, float]
+    """Its cost of every constraint by name; empty: it failed, or the task has no constraints."""
     violated: list[str]
     """Names of the constraints whose limit it broke."""
 
@@ -72,7 +74,7 @@ class RobotFacts(TypedDict):
     discarded: list[int]
     """Numbers of the episodes that were taken back, one entry each time."""
     best: EpisodeFacts | None
-    """The episode with the highest return of a policy at rest."""
+    """The episode with the highest return of a policy at rest that broke no constraint."""
     recent: float | None
     """Mean return of the last ten episodes that worked."""
     iterations: int
@@ -124,7 +126,7 @@ def robot_facts(path: Path) -> RobotFacts:
         "episodes": episodes,
         "failures": [item for item in episodes if item["failed"] is not None],
         "discarded": _discarded(path),
-        "best": max((e for e in worked if e["role"] not in MOVING), key=lambda e: e["value"] or 0.0, default=None),
+        "best": max(filter(_may_be_best, worked), key=lambda e: e["value"] or 0.0, default=None),
         "recent": sum(values[-RECENT:]) / len(values[-RECENT:]) if values else None,
         "iterations": max((item["iteration"] for item in episodes), default=0),
         "next": following,
@@ -239,10 +241,15 @@ def _episode(record: dict[str, Any] | None, number: int) -> EpisodeFacts | None:
             "steps": int(record["steps"]),
             "terminated": bool(record["terminated"]),
             "failed": None if failed is None else str(failed),
+            "costs": _numbers(record.get("costs")),
             "violated": _texts(record.get("violated")),
         }
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def _may_be_best(item: EpisodeFacts) -> bool:
+    return item["role"] not in MOVING and not item["violated"]
 
 
 def _next_query(path: Path, told: int) -> NextQuery | None:
@@ -301,6 +308,11 @@ def _text(config: dict[str, Any], group: str, name: str) -> str:
 
 def _whole(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    found = value.items() if isinstance(value, dict) else ()
+    return {str(name): float(number) for name, number in found if isinstance(number, int | float)}
 
 
 def _texts(value: Any) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from abps.run.operator import MOVING
 from abps.study.records import Run
 from abps.words import count, first_line, number
 
@@ -27,7 +28,7 @@ class RobotState:
     discarded: int
     failed_in_a_row: int
     best: float
-    """Highest return of a single episode; NaN before the first."""
+    """Highest return of a single episode of a policy at rest that broke no constraint; NaN before the first."""
     best_episode: int
     centre: float
     """Mean return of the training episodes at the newest centre; NaN before the first outer iteration."""
@@ -58,7 +59,8 @@ def is_robot(run: Run) -> bool:
 def robot_state(run: Run) -> RobotState:
     """Read where a run on hardware stands."""
     returns, failures = run.episodes.returns, {episode for episode, _ in run.episodes.failures}
-    worked = np.flatnonzero(np.isfinite(returns))
+    moving = {episode for episode, role in enumerate(run.episodes.roles) if role in MOVING}
+    worked = np.array([i for i in np.flatnonzero(np.isfinite(returns)) if i not in moving.union(run.episodes.violated)])
     best = int(worked[np.argmax(returns[worked])]) if worked.size else -1
     centre = run.column("centre_return")
     known = centre[np.isfinite(centre)]

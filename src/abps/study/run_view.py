@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abps.errors import RunError
+from abps.run.operator import robot_facts
 from abps.study.costs import MOST_EPISODES, cost_charts
 from abps.study.diagnostics import PANELS, findings
 from abps.study.groups import AXES, QUANTITIES, Group, axis_values, metric_of, points
 from abps.study.headline import facts, run_headline, standard_errors
-from abps.study.jsontypes import last, numbers, thinned
+from abps.study.jsontypes import last, number, numbers, thinned
 from abps.study.next_steps import next_steps
 from abps.study.policy_view import film, policy_pictures
 from abps.study.records import Run
@@ -21,6 +23,9 @@ __all__ = ["points_per_run", "run_details", "run_id", "run_summary"]
 
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 600, 60, 2400
 """Points of a run's curves: many when there are few runs, few when there are many."""
+
+NEWEST = 8
+"""Episodes of a robot that are listed."""
 
 
 def run_id(run: Run) -> str:
@@ -88,7 +93,25 @@ def run_details(run: Run, most: int, film_bytes: int, threshold: float | None = 
     if is_robot(run):
         state = robot_state(run)
         details["robot"] = {name: getattr(state, name) for name in ("told", "budget", "failed", "discarded")}
+        details["newest"] = _newest(run)
     return details
+
+
+def _newest(run: Run) -> list[dict[str, Any]]:
+    """The newest episodes of a robot, the last one first, as `abps watch` lists them in a terminal."""
+    try:
+        episodes = robot_facts(run.path)["episodes"][-NEWEST:]
+    except RunError:
+        return []  # Deleted since.
+    return [
+        {
+            **{name: item[name] for name in ("episode", "role", "steps", "terminated", "violated")},
+            "value": None if item["value"] is None else number(item["value"]),
+            "failed": None if item["failed"] is None else first_line(item["failed"], 200),
+            "costs": {name: number(cost) for name, cost in item["costs"].items()},
+        }
+        for item in reversed(episodes)
+    ]
 
 
 def _diagnostics(run: Run, keep: NDArray[np.int64]) -> dict[str, list[list[float | int | None]]]:

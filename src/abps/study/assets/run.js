@@ -166,7 +166,34 @@ function drawEpisodes(run, found) {
         ),
       )
     : null;
-  fill("episodes-panel", chart, reasons);
+  fill("episodes-panel", chart, newestTable(found), reasons);
+}
+
+// What came of a robot's newest episodes; a cost beyond its limit is marked.
+function newestTable(found) {
+  if (!found.newest || !found.newest.length) return null;
+  const limits = new Map(found.costs.map((cost) => [cost.name, cost.limit]));
+  const end = (row) => row.failed || (row.terminated ? "by itself" : "full length");
+  const beyond = (row, name) => row.violated.includes(name);
+  const number = (title, value) => ({ title, number: true, value, cell: (row) => format(value(row)) });
+  const columns = [
+    { title: "Episode", value: (row) => row.episode, cell: (row) => String(row.episode) },
+    { title: "Role", value: (row) => row.role, cell: (row) => row.role },
+    number("Return", (row) => row.value),
+    ...[...limits].map(([name, limit]) => ({
+      ...number(`${name} (limit ${format(limit)})`, (row) => row.costs[name]),
+      cell: (row) => format(row.costs[name]) + (beyond(row, name) ? " (beyond)" : ""),
+      style: (row) => (beyond(row, name) ? "beyond" : ""),
+    })),
+    number("Steps", (row) => row.steps),
+    { title: "End", value: end, cell: end, style: (row) => (row.failed ? "beyond" : "") },
+  ];
+  return node(
+    "div",
+    { id: "newest" },
+    node("h4", {}, `The newest ${plural(found.newest.length, "episode")}`),
+    sortedTable("newest", columns, found.newest),
+  );
 }
 
 // One chart per constraint: what every training episode cost, and the limit.
