@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from abps.words import count, duration, first_line, listing, number
+from abps.words import count, duration, first_line, listing, number, printable
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ def test_listings_and_durations() -> None:
     assert listing(["a", "b", "c"], 2) == "a, b and 1 more"
     assert listing(["a"], 2) == "a"
     assert [duration(s) for s in (42, 600, 12000, 187200)] == ["42 s", "10 min", "3 h 20 min", "2 d 4 h"]
+
+
+def test_a_terminal_is_sent_no_control_characters() -> None:
+    assert printable("née") == "née"
+    assert printable("a\x1b[31m\nb\ud800") == r"a\x1b[31m\nb\ud800"
 
 
 def test_a_long_line_is_cut_between_words_and_says_so() -> None:

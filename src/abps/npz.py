@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from abps.errors import ShapeError
+from abps.words import printable
 
 __all__ = ["read_npy", "read_npz"]
 
@@ -45,7 +46,7 @@ def read_npz(path: Path, limits: Mapping[str, int] | int, *, required: tuple[str
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             for name in required:
                 if name not in members:
-                    there = ", ".join(sorted(members)[:20]) or "nothing"
+                    there = ", ".join(map(printable, sorted(members)[:20])) or "nothing"
                     raise ShapeError(f"{path} has no array {name!r}; it has {there}")
             if isinstance(limits, int):
                 if len(members) > MAX_MEMBERS:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-__all__ = ["count", "duration", "first_line", "listing", "number"]
+__all__ = ["count", "duration", "first_line", "listing", "number", "printable"]
 
 SMALLEST = 1e-4
 
@@ -40,6 +40,11 @@ def first_line(text: str, most: int) -> str:
         return line
     whole = line[: most - 1].rsplit(" ", 1)[0].rstrip(" ,;:(`") if " " in line[: most - 1] else line[: most - 1]
     return f"{whole} …"
+
+
+def printable(text: str) -> str:
+    """The text with what no terminal should be sent written as in Python: `a\\x1b[31m`."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def duration(seconds: float) -> str:

@@ -81,13 +81,13 @@ def _mirror(node: Node) -> tuple[type, Any]:
             cls, default = _mirror(child)
             mirrored.append((item.name, Annotated[cls, tyro.conf.arg(help=item.name)], default))
         elif not family:
-            hint = _annotated(hints[item.name], path, item.metadata)
+            hint = _annotated(hints[item.name], path, item.metadata, may_be_empty=item.default not in ((), None))
             mirrored.append((item.name, hint, getattr(node.source, item.name)))
     mirror = dataclasses.make_dataclass(type(node.source).__name__, mirrored, frozen=True)
     return mirror, mirror()
 
 
-def _annotated(hint: Any, path: str, metadata: Mapping[str, Any]) -> Any:
+def _annotated(hint: Any, path: str, metadata: Mapping[str, Any], *, may_be_empty: bool) -> Any:
     import tyro
 
     # Without a help text tyro would look for one in the source code, which takes longer than all the rest.
@@ -99,15 +99,18 @@ def _annotated(hint: Any, path: str, metadata: Mapping[str, Any]) -> Any:
     reader = tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="VALUE",
-        instance_from_str=lambda words: _read(words[0], hint, flag_of(path)),
+        instance_from_str=lambda words: _read(words[0], hint, flag_of(path), may_be_empty=may_be_empty),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
     )
     return Annotated[hint, reader, documented]
 
 
-def _read(text: str, hint: Any, flag: str) -> Any:
+def _read(text: str, hint: Any, flag: str, *, may_be_empty: bool) -> Any:
     """A value of a field's type from text; lists are separated by commas.
+
+    A list that is empty without the option must not be given an empty one: `--constraint "$LIMIT"` with a variable that
+    is not set would be a run without the limit.
 
     Raises:
         ConfigError: it is none.
@@ -117,6 +120,8 @@ def _read(text: str, hint: Any, flag: str) -> Any:
         return None
     hint = next(arm for arm in arms if arm is not types.NoneType)
     inner = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
+    if inner is not None and not may_be_empty and not split_list(text):
+        raise ConfigError(f"{flag} must be {_expected(hint)}, got {text!r}; leave the option out for none")
     try:
         if inner is not None:
             return tuple(_one(part, inner) for part in split_list(text))

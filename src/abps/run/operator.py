@@ -311,8 +311,12 @@ def _whole(value: Any) -> int:
 
 
 def _numbers(value: Any) -> dict[str, float]:
-    found = value.items() if isinstance(value, dict) else ()
-    return {str(name): float(number) for name, number in found if isinstance(number, int | float)}
+    found: dict[str, float] = {}
+    for name, number in value.items() if isinstance(value, dict) else ():
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            with contextlib.suppress(OverflowError):  # A whole number of JSON may be larger than any float.
+                found[str(name)] = float(number)
+    return found
 
 
 def _texts(value: Any) -> list[str]:

@@ -22,6 +22,7 @@ from abps.run.files import read_bounded
 from abps.tasks.constraints import Constraint
 from abps.tasks.spec import TaskSpec
 from abps.trajectory import Trajectory
+from abps.words import printable
 
 __all__ = ["Told", "read_trajectory", "write_trajectory_npz"]
 
@@ -166,7 +167,8 @@ class _Table:
 
     def cell(self, row: int, name: str) -> str:
         if name not in self._columns:
-            raise ShapeError(f"{self._path} has no column {name!r}; it has {', '.join(list(self._columns)[:20])}")
+            there = ", ".join(map(printable, list(self._columns)[:20]))
+            raise ShapeError(f"{self._path} has no column {name!r}; it has {there}")
         place = self._columns[name]
         return self._rows[row][place].strip() if place < len(self._rows[row]) else ""
 

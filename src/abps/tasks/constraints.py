@@ -15,7 +15,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.errors import ConfigError, TaskError
-from abps.keywords import call_parts
+from abps.keywords import call_parts, read_keywords
 from abps.registry import import_object, nearest
 from abps.settings import check_types, require, setting
 
@@ -59,6 +59,8 @@ class Constraint:
         inside = 0.5 < self.probability < 1.0
         require(inside, f"{where}: probability must be above 0.5 and below 1, got {self.probability}")
         require(bool(self.source), f"{where}: source must be a key of info, or module:function")
+        plain = self.source.isprintable() and not set(self.source) & set('"\\')
+        require(plain, f"{where}: source must be printable, without double quotes and backslashes, got {self.source!r}")
 
     @classmethod
     def parse(cls, text: str) -> "Constraint":
@@ -67,6 +69,8 @@ class Constraint:
         Raises:
             ConfigError: it is none.
         """
+        if not text.isprintable():
+            raise ConfigError(f"a constraint is one line of printable text, got {text!r}; {EXAMPLE}")
         head, given = call_parts(text)
         name, within, limit = (part.strip() for part in head.partition("<="))
         if not within:
@@ -82,7 +86,7 @@ class Constraint:
 
     def __str__(self) -> str:
         changed = [item for item in fields(self)[2:] if getattr(self, item.name) != item.default]
-        inside = ", ".join(f"{item.name}={getattr(self, item.name)}" for item in changed)
+        inside = ", ".join(f"{item.name}={_as_text(getattr(self, item.name))}" for item in changed)
         return f"{self.name}<={self.limit!r}" + (f"({inside})" if inside else "")
 
     def episode_cost(self, costs: Sequence[float] | Array) -> float:
@@ -151,6 +155,13 @@ def _reader(constraint: Constraint) -> Callable[[Any, Any, float, Any], float]:
         return _number(value, f"info[{source!r}] is")
 
     return read
+
+
+def _as_text(value: float | str) -> str:
+    """A setting as `Constraint.parse` reads it; a text that would be read as something else is quoted."""
+    text = str(value)
+    simple = re.fullmatch(r"[\w.:/-]+", text) and read_keywords([f"value={text}"]) == {"value": value}
+    return text if simple else f'"{text}"'
 
 
 def _number(value: Any, what: str) -> float:
