@@ -154,7 +154,9 @@ def test_other_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*command(tmp_path, "--seeds", "0"), "--set", "ars.noise=0.5"]) == 1
     assert "ars.noise is" in capsys.readouterr().err
     assert main([*arguments, "--set", "ars.noise=0.5"]) == 1
-    assert main([*command(tmp_path, "--seeds", "0", "--dry-run"), "--set", "ars.noise=0.5"]) == 1
+    capsys.readouterr()
+    assert main([*command(tmp_path, "--seeds", "0-2", "--dry-run"), "--set", "ars.noise=0.5"]) == 1
+    assert "3 cells, 2 to run, 1 in the way: made with other settings" in capsys.readouterr().out
     assert journals(tmp_path) == before
 
 
@@ -320,7 +322,7 @@ class Lift(gymnasium.Env):
 
     def step(self, action):
         self.height = np.clip(self.height + action / self.mass, -9, 9)
-        return {"height": self.height}, -float(self.height[0] ** 2), False, False, {}
+        return {"height": self.height}, -float(self.height[0] ** 2), False, False, {"cost": float(abs(action[0]))}
 """
 
 
@@ -334,3 +336,18 @@ def test_an_environment_of_ones_own_takes_the_options_of_train(tmp_path: Path) -
     task = read_settings(tmp_path / "runs" / "lift_env-Lift" / "ars" / "seed-0").task
     assert (task.horizon, task.env_kwargs) == (5, ("mass=4",))
     assert task.wrapper == ("FlattenObservation", "BoundAction(low=-1,high=1)")
+
+
+def test_searches_are_compared_under_constraints(tmp_path: Path) -> None:
+    (tmp_path / "lift_env.py").write_text(ENVIRONMENT)
+    words = ["compare", "lift_env:Lift", *SMALL, "--seeds", "0", "--episodes", "8", "--horizon", "5", "--json"]
+    words += ["--env-kwargs", "mass=4", "--wrapper", "FlattenObservation", "--wrapper", "BoundAction(low=-1,high=1)"]
+    limits = ["--constraint", "push<=0.5", "--constraint", "work<=2(reduce=sum, probability=0.8)"]
+    answer = shell([sys.executable, "-m", "abps", *words, *limits], cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    run = load_runs([tmp_path / "runs"])[0]
+    assert run.constraints == ("push<=0.5", "work<=2(reduce=sum, probability=0.8)")
+    assert set(run.episodes.costs) == {"push", "work"}
+    refused = shell([sys.executable, "-m", "abps", *words, "--constraint", ""], cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "a constraint needs a limit" in refused.stderr

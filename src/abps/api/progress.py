@@ -18,9 +18,8 @@ class ProgressBar:
     """An observer that draws a progress bar on standard error."""
 
     def __init__(self) -> None:
-        # On a narrow screen the bar shrinks and the name takes two lines; no number is cut.
+        # On a narrow screen the bar shrinks; no number is cut. The name has a line of its own, above.
         self._progress = Progress(
-            TextColumn("[bold]{task.description}", table_column=Column(overflow="fold")),
             BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=24)),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("episodes", table_column=Column(no_wrap=True)),
@@ -37,6 +36,7 @@ class ProgressBar:
         settings = run.settings
         total = settings.budget.episodes or None
         name = f"{settings.search} on {settings.task.name}"
+        self._progress.console.print(name, style="bold", markup=False, highlight=False)
         self._bar = self._progress.add_task(name, total=total, completed=run.search.episodes, news="")
         for warning in run.warnings:
             self._progress.console.print(warning, style="yellow", markup=False)

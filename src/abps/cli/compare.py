@@ -44,7 +44,7 @@ ADVICE = "settings are given with their owner's name, e.g. --set abs.plan.paths=
 
 PAGE = "docs/guides/which_search.md"
 
-TASK_OPTIONS = ("gamma", "horizon", "env_kwargs", "wrapper")
+TASK_OPTIONS = ("gamma", "horizon", "env_kwargs", "wrapper", "constraint")
 """Settings of the task that `abps train` and this command give the same option."""
 
 EXAMPLES = """
@@ -88,6 +88,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     task.add_argument(
         "--wrapper", action="append", default=[], metavar="NAME",
         help="wrapper around the environment, e.g. FlattenObservation; may be repeated, the innermost first",
+    )  # fmt: skip
+    task.add_argument(
+        "--constraint", action="append", default=[], metavar="NAME<=LIMIT",
+        help="cost that episodes keep below a limit, e.g. 'torque<=5'; may be repeated",
     )  # fmt: skip
     grid = parser.add_argument_group("settings; a name begins with the search, task, budget or run it belongs to")
     grid.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="fixed", help="for all cells")
@@ -207,8 +211,11 @@ def _list(cells: Sequence[Cell], arguments: argparse.Namespace) -> int:
             budget = cell.settings.budget.episodes
             detail = f"  {there.detail}" if there.state in ("failed", "conflict") else ""
             print(f"{cell.number:5}  {there.state:8} {there.episodes:6}/{budget:<6} {cell.path}{detail}")
-        missing = sum(1 for there in found if there.state != "done")
-        print(f"{count(len(cells), 'cell')}, {missing} to run")
+        states = [there.state for there in found]
+        conflicts = states.count("conflict")
+        missing = len(cells) - states.count("done") - conflicts
+        other = f", {conflicts} in the way: made with other settings" if conflicts else ""
+        print(f"{count(len(cells), 'cell')}, {missing} to run{other}")
     return 1 if any(there.state == "conflict" for there in found) else 0
 
 

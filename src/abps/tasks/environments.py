@@ -3,6 +3,7 @@
 Every way that making one can go wrong becomes one sentence.
 """
 
+import difflib
 import importlib
 import inspect
 import warnings
@@ -86,7 +87,12 @@ def _bare_env(config: TaskConfig, arguments: dict[str, Any], extra: dict[str, An
     if factory is None and name in gymnasium.registry:  # Gymnasium's own way: the module registers the id.
         return _registered(name, config.horizon, arguments)
     if factory is None:
-        raise TaskError(f"module {module_name!r} has no factory {name!r}, and registers no Gymnasium id of that name")
+        known = [item for item, value in vars(module).items() if callable(value) and not item.startswith("_")]
+        close = difflib.get_close_matches(name, known, n=1)
+        advice = f"; did you mean '{module_name}:{close[0]}'?" if close else ""
+        raise TaskError(
+            f"module {module_name!r} has no factory {name!r}, and registers no Gymnasium id of that name{advice}"
+        )
     if not callable(factory):
         raise TaskError(f"{config.id!r} is a {type(factory).__name__}, not a function or class that makes environments")
     return call_factory(factory, config.id, _taken(factory, arguments, extra))
