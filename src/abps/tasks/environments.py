@@ -15,6 +15,7 @@ import gymnasium
 from abps.errors import ConfigError, TaskError
 from abps.keywords import read_keywords
 from abps.registry import import_object
+from abps.tasks.catalogue import PAPER_TASKS
 from abps.tasks.config import TaskConfig
 from abps.tasks.wrappers import AnyEnv, wrapped
 
@@ -119,6 +120,9 @@ def _registered(name: str, horizon: int, arguments: dict[str, Any]) -> AnyEnv:
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise TaskError(f"task {name!r} needs a package that is not installed: {error}") from error
     except gymnasium.error.Error as error:
+        close = [] if "-" in name else difflib.get_close_matches(name, PAPER_TASKS, n=1)
+        if close:  # Gymnasium's own advice would be another task: Pendulum for pendulun.
+            raise TaskError(f"there is no task {name!r}; did you mean {close[0]!r}? `abps tasks` lists them") from error
         raise TaskError(
             f"Gymnasium cannot make {name!r}: {error} (abps knows the short names listed by `abps tasks`, "
             "any registered Gymnasium id, and module:factory)"
