@@ -92,6 +92,14 @@ def test_a_centre_that_is_surely_worse_than_an_earlier_one_is_left():
     assert not again.memory.looked_ahead  # It is no probe ahead: nothing jumps there.
 
 
+def test_a_length_worn_down_by_going_back_starts_anew():
+    """Above the bound it only shrinks; at the bound short steps have led nowhere."""
+    for length, expected in ((0.02, 0.02 * RULE.shrink), (0.012, RULE.first_length), (0.01, RULE.first_length)):
+        move = RULE(StepInput(model(EARLIER, slope=(0.0, 0.0)), memory=AdaptiveMemory(length=length, last=SLOPE)))
+        assert move.go_to is not None
+        assert move.memory.length == expected
+
+
 def test_noise_is_no_reason_to_go_back_and_neither_is_a_probe():
     """The same returns under large noise leave it in doubt; one lucky probe is no centre."""
     for given in (model(EARLIER, slope=(0.0, 0.0), noise=3.0), model((EARLIER[0], "probe", 1.0), slope=(0.0, 0.0))):

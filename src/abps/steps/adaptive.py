@@ -7,6 +7,7 @@ single returns hardly touches it). Returns decide two things only, through the p
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
 - **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length, and run
   that policy once more in place of the probe ahead, so that the luck of one episode cannot hold the search for long.
+  A length that going back has worn down to `shortest` starts anew at `first_length`: short steps had led nowhere.
 
 After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
 chart.
@@ -46,7 +47,7 @@ class AdaptiveAscent(StepRule):
     """Along the prior mean's slope; length by agreement, jump and retreat by the posterior."""
 
     first_length: float = setting(0.2, "length of the first step: change of the actions in halves of their ranges")
-    shortest: float = setting(0.01, "lower bound of the length")
+    shortest: float = setting(0.03, "lower bound of the length; going back that makes it shorter starts anew")
     longest: float = setting(1.0, "upper bound of the length", common=True)
     rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
     target: float = setting(0.2, "cosine of successive directions at which the length stays")
@@ -77,7 +78,8 @@ class AdaptiveAscent(StepRule):
         mean, better = given.model.better(near.coordinates.to_chart(known))
         best = int(np.argmax(mean))
         if better[best] > self.doubt and not memory.retreated:
-            length = max(memory.length * self.shrink, self.shortest)
+            length = memory.length * self.shrink
+            length = length if length > self.shortest else self.first_length
             memory = replace(memory, last=None, length=length, retreated=True)
             return Move(near.theta, {"retreat": "worse"}, memory, go_to=known[best])
         return self._step(given, memory, known[best])
