@@ -353,7 +353,8 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _asked_for_move(self) -> Move:
         with self._timed("step"):
-            move = self.config.step(StepInput(self.model, self.prior.weights, self.memory.step))
+            rng = generator(self.seed, "step", self.iteration)
+            move = self.config.step(StepInput(self.model, self.prior.weights, self.memory.step, rng))
         if move.memory is not None:
             self.memory.step = move.memory
         return move

@@ -131,7 +131,7 @@ class PathsAroundCentre(Plan):
     )
     path_rate: float = setting(0.25, "how fast they grow and shrink; 0: they keep their size")
     path_scale_low: float = setting(0.5, "smallest factor of the size of paths")
-    path_scale_high: float = setting(3.0, "largest factor of the size of paths; 1: they never grow")
+    path_scale_high: float = setting(2.0, "largest factor of the size of paths; 1: they never grow")
     window: int = setting(40, "newest points that the process keeps")
 
     def __post_init__(self) -> None:
