@@ -53,7 +53,7 @@ def queries_of(lab: Any, task: Any, config: LocalSearchConfig, stages: int) -> t
 def test_a_path_moves_the_actions_by_its_size_to_first_order(lab: Any) -> None:
     """At the knots by `path_size`, in between by less: (1 − u)² + u² of the variance, u the way to the next knot."""
     task, size, interval = lab.lqr(3, 2, horizon=100), 1e-3, 5
-    plan = replace(PLAN, first_paths=1, paths=40, path_size=size, path_steps=interval, window=60)
+    plan = replace(PLAN, first_paths=1, paths=40, path_size=size, path_steps=interval, window=60, path_rate=0.0)
     config = replace(CONFIG, plan=plan, chart=ActionMetric(ridge=1e-7), states=0)
     search, queries = queries_of(lab, task, config, stages=2)
     queries = [query for query in queries if query.role == "path"]
@@ -86,7 +86,7 @@ def test_larger_paths_move_the_actions_more(lab: Any) -> None:
 def test_a_shift_moves_every_action_alike_in_all_states(lab: Any, bias: bool) -> None:
     """A policy with a bias follows but for saturation; one without cannot (the negative control)."""
     task, size = lab.lqr(3, 2, horizon=100), 1e-3
-    plan = replace(PLAN, first_paths=1, paths=40, path_shift=size, path_size=0.0, window=60)
+    plan = replace(PLAN, first_paths=1, paths=40, path_shift=size, path_size=0.0, window=60, path_rate=0.0)
     config = replace(CONFIG, policy=LinearTanh(bias=bias), plan=plan, chart=ActionMetric(ridge=1e-7), states=0)
     search, queries = queries_of(lab, task, config, stages=2)
     visits = search.neighbourhood().recent_visits
@@ -106,7 +106,7 @@ def test_a_quick_shift_is_added_to_the_slow_path(lab: Any) -> None:
     """Every `quick_steps` another shift of its own size; without it the path goes straight from knot to knot."""
     task, size, slow = lab.lqr(3, 2, horizon=100), 1e-3, 10
     shape = {"path_shift": size, "path_size": 0.0, "path_steps": slow, "quick_steps": 2}
-    plan = replace(PLAN, first_paths=1, paths=40, window=60, **shape)
+    plan = replace(PLAN, first_paths=1, paths=40, window=60, path_rate=0.0, **shape)
     wiggles = []
     for quick in (0.0, size):
         config = replace(CONFIG, plan=replace(plan, quick_shift=quick), chart=ActionMetric(ridge=1e-7), states=0)

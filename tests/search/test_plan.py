@@ -114,12 +114,58 @@ def test_knots_are_a_tenth_of_a_short_episode_apart(horizon: int, interval: int)
         {"path_steps": 0},
         {"quick_shift": -0.1},
         {"quick_steps": 0},
+        {"path_rate": -0.1},
+        {"path_scale_low": 0.0},
+        {"path_scale_low": 1.1},
+        {"path_scale_high": 0.9},
         {"window": 1},
     ],
 )
 def test_wrong_settings_of_paths_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         PathsAroundCentre(**wrong)
+
+
+def test_all_lengths_of_a_path_have_the_factor_of_the_situation() -> None:
+    stage = PATHS.next(Situation(1, "", 0, 5, horizon=100, path_scale=1.5))
+    assert stage is not None
+    sizes = (stage.path_size, stage.path_shift, stage.quick_shift)
+    assert sizes == pytest.approx((0.3, 0.15, 0.075))
+    assert (stage.path_interval, stage.quick_interval) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "cost", "expected"),
+    [
+        (1.0, 0.5, 1.0),  # What is wanted.
+        (1.0, 0.0, np.exp(0.125)),
+        (1.0, 1.0, np.exp(-0.125)),
+        (1.0, 100.0, np.exp(-0.25)),  # One runaway is one step down.
+        (1.0, -100.0, np.exp(0.25)),
+        (2.9, -1.0, 3.0),
+        (0.51, 9.0, 0.5),
+    ],
+)
+def test_paths_grow_while_they_cost_little(scale: float, cost: float, expected: float) -> None:
+    plan = replace(PATHS, path_cost=0.5, path_rate=0.25, path_scale_low=0.5, path_scale_high=3.0)
+    assert plan.adapted(scale, cost) == pytest.approx(expected)
+    assert replace(plan, path_rate=0.0).adapted(scale, cost) == scale
+
+
+@pytest.mark.parametrize(("loss", "grows"), [(0.0, True), (30.0, False)])
+def test_a_search_adapts_its_paths_to_what_they_lose(lab: Any, loss: float, grows: bool) -> None:
+    """Episodes are told with the same return whatever the policy, those along paths with less."""
+    task = lab.lqr(3, 1, horizon=30)
+    search = make_search("abs", task.spec, FEW)
+    while search.iteration < 4:
+        query = search.ask()
+        told = []
+        for trajectory in lab.outcomes(search, task, query):
+            rewards = np.cos(np.arange(len(trajectory)) + query.id)  # No two episodes alike, so that there is a spread.
+            told.append(replace(trajectory, rewards=rewards - (loss if query.role == "path" else 0.0)))
+        search.tell(query, told)
+    scale = search.result().history[-1]["path_scale"]
+    assert scale > 1.05 if grows else scale < 0.8
 
 
 @pytest.mark.parametrize(("states", "actions"), [(2, 1), (8, 3), (30, 6)])

@@ -75,7 +75,9 @@ def compositions() -> dict[str, SearchConfig]:
         "marginal": marginal,
         "relu": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Relu(size=16)))),
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
-        "fast": replace(fast, plan=replace(fast.plan, first_paths=3, window=8)),
+        "fast": replace(
+            fast, plan=replace(fast.plan, first_paths=3, window=8, path_scale_low=0.95, path_scale_high=1.05)
+        ),
         "model": replace(
             fast,
             prior=ModelBasedPrior(per_feature=5, transitions=250, trust_spread=0.3, starts=4, steps=20, cosines=20),

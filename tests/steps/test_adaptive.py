@@ -92,6 +92,36 @@ def test_a_centre_that_is_surely_worse_than_an_earlier_one_is_left():
     assert not again.memory.looked_ahead  # It is no probe ahead: nothing jumps there.
 
 
+def test_after_going_back_a_policy_that_was_run_is_left_for_a_look_elsewhere():
+    """The policy itself first, as often as `repeats` says; then random directions at distances within the bounds."""
+    rule = replace(RULE, repeats=1, elsewhere_low=0.3, elsewhere_high=0.6)
+    back = AdaptiveMemory(length=0.2, retreated=True)
+
+    def probe(rule: AdaptiveAscent, given: Any, seed: int) -> Any:
+        return rule(StepInput(given, memory=back, rng=np.random.default_rng(seed)))
+
+    seen = model()
+    moves = [probe(rule, seen, seed) for seed in range(40)]
+    assert all(move.memory.looked_ahead for move in moves)
+    ways = np.array([move.ahead for move in moves]) - CENTRE
+    lengths = np.linalg.norm(ways, axis=1)
+    assert 0.3 <= lengths.min() < 0.35
+    assert 0.55 < lengths.max() <= 0.6
+    assert np.abs((ways / lengths[:, None]).mean(axis=0)).max() < 3.0 / np.sqrt(len(ways))  # No direction is favoured.
+    assert np.array_equal(moves[3].ahead, probe(rule, seen, 3).ahead)
+    again = probe(replace(rule, repeats=2), seen, 0)
+    assert np.array_equal(again.ahead, CENTRE)
+    assert not again.memory.looked_ahead
+
+
+def test_a_length_worn_down_by_going_back_starts_anew():
+    """Above the bound it only shrinks; at the bound short steps have led nowhere."""
+    for length, expected in ((0.02, 0.02 * RULE.shrink), (0.012, RULE.first_length), (0.01, RULE.first_length)):
+        move = RULE(StepInput(model(EARLIER, slope=(0.0, 0.0)), memory=AdaptiveMemory(length=length, last=SLOPE)))
+        assert move.go_to is not None
+        assert move.memory.length == expected
+
+
 def test_noise_is_no_reason_to_go_back_and_neither_is_a_probe():
     """The same returns under large noise leave it in doubt; one lucky probe is no centre."""
     for given in (model(EARLIER, slope=(0.0, 0.0), noise=3.0), model((EARLIER[0], "probe", 1.0), slope=(0.0, 0.0))):
@@ -189,7 +219,16 @@ def test_the_memory_is_saved_and_restored():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"shortest": 0.5}, {"longest": 0.05}, {"doubt": 0.4}, {"shrink": 0.0}, {"candidates": 0}, {"jump": 0.5}],
+    [
+        {"repeats": -1},
+        {"elsewhere_low": 2.0},
+        {"shortest": 0.5},
+        {"longest": 0.05},
+        {"doubt": 0.4},
+        {"shrink": 0.0},
+        {"candidates": 0},
+        {"jump": 0.5},
+    ],
 )
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):

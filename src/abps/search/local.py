@@ -32,7 +32,7 @@ from abps.policies.observations import Observations, RawObservations
 from abps.policies.path import ParameterPath
 from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
-from abps.search.plan import CentreThenProbes, Plan, Situation, Stage
+from abps.search.plan import AdaptsPaths, CentreThenProbes, Plan, Situation, Stage
 from abps.seeding import generator
 from abps.settings import check_types, require, setting
 from abps.state import NoMemory
@@ -46,6 +46,10 @@ __all__ = ["LocalMemory", "LocalSearch", "LocalSearchConfig", "automatic_scale",
 UNSETTLED_MOVES = 4
 """How often a step rule may be asked in one outer iteration: all but the last time it may change to an earlier policy.
 """
+
+
+SMALLEST_SPREAD = 1e-12
+"""Of scaled returns: below it they are all alike."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,8 @@ class LocalMemory:
     """Parameters of a probe that the last step asked for, run beside the new centre."""
     fallbacks: int = 0
     """Probes of this iteration that were placed by a fallback."""
+    path_scale: float = 1.0
+    """Factor of the size of paths, adapted by the plan."""
     step: Any = field(default_factory=NoMemory)
     """What the step rule remembers."""
 
@@ -202,9 +208,9 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _next_stage(self) -> Stage | None:
         memory = self.memory
-        return self.config.plan.next(
-            Situation(self.iteration, memory.stage, memory.probes, len(memory.window), self.spec.horizon)
-        )
+        points, horizon = len(memory.window), self.spec.horizon
+        situation = Situation(self.iteration, memory.stage, memory.probes, points, horizon, memory.path_scale)
+        return self.config.plan.next(situation)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -225,6 +231,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         elif any(answer.trajectories for answer in stage):
             self.prior.new_episodes(self.neighbourhood(), self.replay, self.iteration)
         self._fit(name if not new_centre or following is None else following.name)
+        self._adapt_paths(around)
         return self._move() if following is None else None
 
     def _take_in(self, stage: list[Answer]) -> None:
@@ -242,6 +249,17 @@ class LocalSearch(Search[LocalSearchConfig]):
             for answer in stage:
                 for trajectory in answer.trajectories:
                     self.replay.append(trajectory)
+
+    def _adapt_paths(self, around: list[Answer]) -> None:
+        """Tell the plan what paths around the centre lost: how far below the model's J(θ) they returned, in spreads."""
+        told = [self.objective.total(t) for item in around if item.query.role == "path" for t in item.trajectories]
+        plan = self.config.plan
+        if told and isinstance(plan, AdaptsPaths):
+            near, memory = self.model.neighbourhood, self.memory
+            here = float(self.model.better(near.theta[None])[0][0])
+            returned = float(np.clip(np.mean(told) / near.scale, near.returns.min(), near.returns.max()))
+            cost = (here - returned) / max(float(near.returns.std()), SMALLEST_SPREAD)
+            memory.path_scale = plan.adapted(memory.path_scale, cost)
 
     def _take_in_centre(self, around: list[Answer]) -> None:
         """Learn at a new centre, whose episodes at rest or along paths are in window and replay."""
@@ -335,7 +353,8 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _asked_for_move(self) -> Move:
         with self._timed("step"):
-            move = self.config.step(StepInput(self.model, self.prior.weights, self.memory.step))
+            rng = generator(self.seed, "step", self.iteration)
+            move = self.config.step(StepInput(self.model, self.prior.weights, self.memory.step, rng))
         if move.memory is not None:
             self.memory.step = move.memory
         return move
@@ -373,6 +392,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             "acquisition_fallbacks": self.memory.fallbacks,
             "probability_ascent": posterior.max_probability,
             "mu_norm": float(np.linalg.norm(posterior.mu)),
+            **({"path_scale": self.memory.path_scale} if any(p.role == "path" for p in near.entries) else {}),
             "noise_raised": model.noise_raised,
             "jitter": posterior.factor.jitter,
             "reward_scale": self.memory.scale,

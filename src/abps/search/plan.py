@@ -5,11 +5,13 @@ A plan is asked after every told stage what comes next; None means that the cent
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from abps.settings import Part, require, setting
 
-__all__ = ["CentreThenProbes", "PathsAroundCentre", "Plan", "Situation", "Stage"]
+__all__ = ["AdaptsPaths", "CentreThenProbes", "PathsAroundCentre", "Plan", "Situation", "Stage"]
 
 
 class Situation(NamedTuple):
@@ -24,6 +26,8 @@ class Situation(NamedTuple):
     """Points in the window."""
     horizon: int
     """Longest episode of the task in steps."""
+    path_scale: float = 1.0
+    """Factor of the size of paths, as the plan adapted it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,15 @@ class Plan(Part, ABC):
         """The next stage of the outer iteration; None: the centre moves."""
 
 
+@runtime_checkable
+class AdaptsPaths(Protocol):
+    """What a plan may offer beside the contract: paths whose size follows from what they cost."""
+
+    def adapted(self, path_scale: float, path_cost: float) -> float:
+        """The factor of the size of the next paths, after one that lost `path_cost` spreads of the window's returns."""
+        ...
+
+
 @dataclass(frozen=True)
 class CentreThenProbes(Plan):
     """The paper's: the centre N_c times, then N_acq probes one by one; in the first iteration N_max − 1 Gaussian."""
@@ -113,6 +126,12 @@ class PathsAroundCentre(Plan):
         0.08, "a second shift of the actions, with knots every `quick_steps` steps; 0: none, so that motions are smooth"
     )
     quick_steps: int = setting(2, "steps between two knots of the second shift")
+    path_cost: float = setting(
+        0.5, "paths grow while they lose less return than this, and shrink when they lose more: spreads of the returns"
+    )
+    path_rate: float = setting(0.25, "how fast they grow and shrink; 0: they keep their size")
+    path_scale_low: float = setting(0.5, "smallest factor of the size of paths")
+    path_scale_high: float = setting(2.0, "largest factor of the size of paths; 1: they never grow")
     window: int = setting(40, "newest points that the process keeps")
 
     def __post_init__(self) -> None:
@@ -122,16 +141,19 @@ class PathsAroundCentre(Plan):
         require(self.quick_shift >= 0 and self.quick_steps >= 1, "need quick_shift >= 0 and quick_steps >= 1")
         require(self.path_size + self.path_shift > 0, "a path must move: path_size or path_shift must be positive")
         require(self.path_steps >= 1, "path_steps must be at least 1")
+        require(self.path_rate >= 0, "path_rate must not be negative")
+        require(0 < self.path_scale_low <= 1, "path_scale_low must be in (0, 1]")
+        require(self.path_scale_high >= 1, "path_scale_high must be at least 1")
         require(self.window >= 2, "window must be at least 2")
 
     def next(self, situation: Situation) -> Stage | None:
-        interval = max(2, min(self.path_steps, situation.horizon // 10))
+        interval, scale = max(2, min(self.path_steps, situation.horizon // 10)), situation.path_scale
         path = Stage(
             "paths",
-            path_size=self.path_size,
-            path_shift=self.path_shift,
+            path_size=scale * self.path_size,
+            path_shift=scale * self.path_shift,
             path_interval=interval,
-            quick_shift=self.quick_shift,
+            quick_shift=scale * self.quick_shift,
             quick_interval=min(self.quick_steps, interval),
         )
         if situation.points == 0 and not situation.stage:
@@ -144,6 +166,11 @@ class PathsAroundCentre(Plan):
         if not situation.stage:
             return replace(path, ahead=True, centre_episodes=1, paths=self.paths)
         return None
+
+    def adapted(self, path_scale: float, path_cost: float) -> float:
+        """See `AdaptsPaths`: where nothing is lost, as on a plateau, larger paths show the critics more."""
+        factor = np.exp(self.path_rate * np.clip(self.path_cost - path_cost, -1.0, 1.0))
+        return float(np.clip(path_scale * factor, self.path_scale_low, self.path_scale_high))
 
 
 def _number_of(stage: str, prefix: str) -> int | None:

@@ -5,8 +5,10 @@ The length grows while successive directions agree and shrinks when they turn (a
 single returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
 
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
-- **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length, and run
-  that policy once more in place of the probe ahead, so that the luck of one episode cannot hold the search for long.
+- **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length. The next
+  probe then runs that policy, if it has only been seen along paths; else it looks elsewhere, in a random direction, as
+  the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A length
+  that going back has worn down to `shortest` starts anew at `first_length`.
 
 After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
 chart.
@@ -46,7 +48,7 @@ class AdaptiveAscent(StepRule):
     """Along the prior mean's slope; length by agreement, jump and retreat by the posterior."""
 
     first_length: float = setting(0.2, "length of the first step: change of the actions in halves of their ranges")
-    shortest: float = setting(0.01, "lower bound of the length")
+    shortest: float = setting(0.03, "lower bound of the length; going back that makes it shorter starts anew")
     longest: float = setting(1.0, "upper bound of the length", common=True)
     rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
     target: float = setting(0.2, "cosine of successive directions at which the length stays")
@@ -56,12 +58,18 @@ class AdaptiveAscent(StepRule):
     jump: float = setting(2.5, "a probe looks ahead at so many times the last step; 0: none")
     jump_probability: float = setting(0.5, "the probe ahead becomes the centre when it is better with this probability")
 
+    repeats: int = setting(1, "a policy gone back to is run at rest so often before a probe looks elsewhere")
+    elsewhere_low: float = setting(0.2, "such a probe looks at least so far: change of the actions")
+    elsewhere_high: float = setting(1.0, "and at most so far")
+
     memory_type: ClassVar[type] = AdaptiveMemory
 
     def __post_init__(self) -> None:
         require(0 < self.shortest <= self.first_length <= self.longest, "need 0 < shortest <= first_length <= longest")
         require(0.5 <= self.doubt < 1 and 0 < self.shrink <= 1, "need 0.5 <= doubt < 1 and 0 < shrink <= 1")
         require(self.candidates >= 1 and self.rate >= 0, "need candidates >= 1 and rate >= 0")
+        require(self.repeats >= 0, "repeats must not be negative")
+        require(0 < self.elsewhere_low <= self.elsewhere_high, "need 0 < elsewhere_low <= elsewhere_high")
         require(self.jump == 0 or self.jump > 1, "jump must be 0 or more than 1")
 
     def __call__(self, given: StepInput) -> Move:
@@ -77,7 +85,8 @@ class AdaptiveAscent(StepRule):
         mean, better = given.model.better(near.coordinates.to_chart(known))
         best = int(np.argmax(mean))
         if better[best] > self.doubt and not memory.retreated:
-            length = max(memory.length * self.shrink, self.shortest)
+            length = memory.length * self.shrink
+            length = length if length > self.shortest else self.first_length
             memory = replace(memory, last=None, length=length, retreated=True)
             return Move(near.theta, {"retreat": "worse"}, memory, go_to=known[best])
         return self._step(given, memory, known[best])
@@ -111,10 +120,25 @@ class AdaptiveAscent(StepRule):
         ahead = chart.to_parameters(centre) + (self.jump - 1.0) * step if self.jump > 0 else None
         looks_ahead = ahead is not None
         if memory.retreated:
-            ahead, looks_ahead = here, False
+            ahead = self._elsewhere(near, given.rng)
+            ahead, looks_ahead = (here, False) if ahead is None else (ahead, True)
         memory = AdaptiveMemory(length, step, looks_ahead, believed=believed)
         metrics = {"step_agreement": agreement, "step_chart": length}
         return Move(centre, metrics, memory, believed=believed, ahead=ahead)
+
+    def _elsewhere(self, near: Neighbourhood, rng: np.random.Generator | None) -> Array | None:
+        """Parameters (d,) in a random direction of the chart, at a random distance; None: run the centre first."""
+        if rng is None or _runs_at_rest(near, near.centre.parameters) < self.repeats:
+            return None
+        direction = rng.standard_normal(len(near.theta))
+        distance = np.exp(rng.uniform(np.log(self.elsewhere_low), np.log(self.elsewhere_high)))
+        return near.coordinates.to_parameters(near.theta + distance * direction / np.linalg.norm(direction))
+
+
+def _runs_at_rest(near: Neighbourhood, parameters: Array) -> int:
+    """How many episodes of a policy (d,) the window has, those along paths around it left out."""
+    same = (near.parameters == parameters).all(axis=1)
+    return sum(len(p.returns) for p, alike in zip(near.entries, same, strict=True) if alike and p.role != "path")
 
 
 def _known_policies(near: Neighbourhood, count: int, believed: Array | None) -> Array:

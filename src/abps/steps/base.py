@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from abps.arrays import Array
 from abps.model.gp import Model
 from abps.settings import Part
@@ -24,6 +26,9 @@ class StepInput(NamedTuple):
     """The critics' chosen weights (k,); None for a prior without critics."""
     memory: Any = None
     """What the rule returned last time, or a fresh `memory_type()`."""
+    rng: np.random.Generator | None = None
+    """Random numbers of this outer iteration, the same every time the rule is asked in it; None where there are none.
+    """
 
 
 @dataclass(frozen=True, eq=False)
