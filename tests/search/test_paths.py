@@ -237,3 +237,20 @@ def test_a_second_scout_is_laid_in_the_scale_that_the_first_one_showed(lab: Any)
         assert path is not None
         sizes[factor] = float(np.std(path.knots[:, :2] - search.centre[:2]))
     assert sizes[100.0] < 0.1 * sizes[1.0]
+
+
+def test_a_probe_of_a_stage_whose_paths_all_failed_is_in_the_replay_as_after_a_resume(lab: Any) -> None:
+    """The centre is given up, but the probe's episode was told: a replay filled from the journal has it, too."""
+    task = lab.lqr(3, 2, horizon=20)
+    search, twin = (make_search("abs", task.spec, CONFIG) for _ in range(2))
+    told = []
+    while search.iteration < 2:
+        told += lab.stage(search, task)[1]
+    queries, worked, metrics = lab.stage(search, task, fails=lambda query, number: query.role == "path")
+    assert [query.role for query in queries] == ["probe", "path", "path"]
+    assert len(worked) == 1
+    assert metrics["retreat"] == "failed"
+    told += worked
+    assert search.replay.total == sum(map(len, told))
+    twin.load(search.state(replay=False), told)
+    assert not lab.difference(lab.saved(search), lab.saved(twin))

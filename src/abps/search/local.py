@@ -217,6 +217,7 @@ class LocalSearch(Search[LocalSearchConfig]):
     def _learn(self, stage: list[Answer]) -> Metrics | None:
         memory, name, new_centre = self.memory, self._stage().name, not self.memory.stage
         around = [answer for answer in stage if answer.query.role in ("centre", "path")]
+        self._store(stage)
         if new_centre and not any(answer.trajectories for answer in around):
             return self._retreat()
         self._take_in(stage)
@@ -234,8 +235,15 @@ class LocalSearch(Search[LocalSearchConfig]):
         self._adapt_paths(around)
         return self._move() if following is None else None
 
+    def _store(self, stage: list[Answer]) -> None:
+        """Put every episode that worked into the replay, whatever becomes of the stage: a resume fills it the same."""
+        if self.replay is not None:
+            for answer in stage:
+                for trajectory in answer.trajectories:
+                    self.replay.append(trajectory)
+
     def _take_in(self, stage: list[Answer]) -> None:
-        """Put what worked into window and replay, and remember what failed."""
+        """Put what worked into the window, and remember what failed."""
         memory, capacity = self.memory, self.config.plan.window
         for answer in stage:
             if not answer.trajectories:
@@ -245,10 +253,6 @@ class LocalSearch(Search[LocalSearchConfig]):
             if answer.query.role != "centre":
                 for trajectory in answer.trajectories:
                     memory.fresh = memory.fresh.add(trajectory.observations[:-1])
-        if self.replay is not None:
-            for answer in stage:
-                for trajectory in answer.trajectories:
-                    self.replay.append(trajectory)
 
     def _adapt_paths(self, around: list[Answer]) -> None:
         """Tell the plan what paths around the centre lost: how far below the model's J(θ) they returned, in spreads."""
