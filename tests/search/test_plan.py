@@ -135,29 +135,37 @@ def test_all_lengths_of_a_path_have_the_factor_of_the_situation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "cost", "expected"),
+    ("scale", "cost", "stuck", "expected"),
     [
-        (1.0, 0.5, 1.0),  # What is wanted.
-        (1.0, 0.0, np.exp(0.125)),
-        (1.0, 1.0, np.exp(-0.125)),
-        (1.0, 100.0, np.exp(-0.25)),  # One runaway is one step down.
-        (1.0, -100.0, np.exp(0.25)),
-        (2.9, -1.0, 3.0),
-        (0.51, 9.0, 0.5),
+        (1.0, 0.5, True, 1.0),  # What is wanted.
+        (1.0, 0.0, True, np.exp(0.125)),
+        (1.0, 1.0, True, np.exp(-0.125)),
+        (1.0, 100.0, True, np.exp(-0.25)),  # One runaway is one step down.
+        (1.0, -100.0, True, np.exp(0.25)),
+        (1.95, -1.0, True, 2.0),
+        (0.51, 9.0, False, 0.5),
+        (0.7, 0.0, False, 0.7 * np.exp(0.125)),
+        (1.0, -1.0, False, 1.0),  # A search that gets on keeps its paths,
+        (1.6, -1.0, False, 1.6 * np.exp(-0.25)),  # and large ones become smaller,
+        (1.6, 100.0, False, 1.6 * np.exp(-0.25)),
+        (1.1, 0.0, False, 1.0),
     ],
 )
-def test_paths_grow_while_they_cost_little(scale: float, cost: float, expected: float) -> None:
-    plan = replace(PATHS, path_cost=0.5, path_rate=0.25, path_scale_low=0.5, path_scale_high=3.0)
-    assert plan.adapted(scale, cost) == pytest.approx(expected)
-    assert replace(plan, path_rate=0.0).adapted(scale, cost) == scale
+def test_paths_grow_while_they_cost_little_and_the_search_is_stuck(
+    scale: float, cost: float, stuck: bool, expected: float
+) -> None:
+    plan = replace(PATHS, path_cost=0.5, path_rate=0.25, path_scale_low=0.5, path_scale_high=2.0)
+    assert plan.adapted(scale, cost, stuck=stuck) == pytest.approx(expected)
+    assert replace(plan, path_rate=0.0).adapted(scale, cost, stuck=True) == scale
 
 
-@pytest.mark.parametrize(("loss", "grows"), [(0.0, True), (30.0, False)])
-def test_a_search_adapts_its_paths_to_what_they_lose(lab: Any, loss: float, grows: bool) -> None:
-    """Episodes are told with the same return whatever the policy, those along paths with less."""
+@pytest.mark.parametrize(("loss", "stuck"), [(0.0, True), (0.0, False), (30.0, True)])
+def test_a_search_adapts_its_paths_to_what_they_lose(lab: Any, loss: float, stuck: bool) -> None:
+    """Returns do not depend on the policy, but those along paths are less."""
     task = lab.lqr(3, 1, horizon=30)
     search = make_search("abs", task.spec, FEW)
     while search.iteration < 4:
+        search.memory.stuck = stuck
         query = search.ask()
         told = []
         for trajectory in lab.outcomes(search, task, query):
@@ -165,7 +173,22 @@ def test_a_search_adapts_its_paths_to_what_they_lose(lab: Any, loss: float, grow
             told.append(replace(trajectory, rewards=rewards - (loss if query.role == "path" else 0.0)))
         search.tell(query, told)
     scale = search.result().history[-1]["path_scale"]
-    assert scale > 1.05 if grows else scale < 0.8
+    if loss:
+        assert scale < 0.8
+    else:
+        assert scale > 1.05 if stuck else 0.8 < scale <= 1.0
+
+
+def test_going_back_counts_as_stuck(lab: Any) -> None:
+    task = lab.lqr(2, 1, noise=0.3, horizon=70)
+    search, seen = make_search("abs", task.spec, FEW), set[bool]()
+    while search.iteration < 25:
+        before = search.iteration
+        lab.stage(search, task)
+        if search.iteration > before:
+            assert search.memory.stuck == ("retreat" in search.result().history[-1])
+            seen.add(search.memory.stuck)
+    assert seen == {False, True}
 
 
 @pytest.mark.parametrize(("states", "actions"), [(2, 1), (8, 3), (30, 6)])

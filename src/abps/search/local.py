@@ -124,6 +124,8 @@ class LocalMemory:
     """Probes of this iteration that were placed by a fallback."""
     path_scale: float = 1.0
     """Factor of the size of paths, adapted by the plan."""
+    stuck: bool = False
+    """Whether the last outer iteration went back to an earlier policy."""
     step: Any = field(default_factory=NoMemory)
     """What the step rule remembers."""
 
@@ -263,7 +265,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             here = float(self.model.better(near.theta[None])[0][0])
             returned = float(np.clip(np.mean(told) / near.scale, near.returns.min(), near.returns.max()))
             cost = (here - returned) / max(float(near.returns.std()), SMALLEST_SPREAD)
-            memory.path_scale = plan.adapted(memory.path_scale, cost)
+            memory.path_scale = plan.adapted(memory.path_scale, cost, stuck=memory.stuck)
 
     def _take_in_centre(self, around: list[Answer]) -> None:
         """Learn at a new centre, whose episodes at rest or along paths are in window and replay."""
@@ -349,6 +351,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         centre = chart.to_parameters(move.centre)
         metrics = {**self._model_metrics(model), **self._step_metrics(model, centre), **changes}
         memory.previous, progress.centre, memory.ahead = left, centre, move.ahead
+        memory.stuck = "retreat" in changes
         progress.believed = move.believed
         self._update_normaliser()
         memory.stage, memory.probes, memory.fallbacks = "", 0, 0

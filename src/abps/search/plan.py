@@ -78,8 +78,14 @@ class Plan(Part, ABC):
 class AdaptsPaths(Protocol):
     """What a plan may offer beside the contract: paths whose size follows from what they cost."""
 
-    def adapted(self, path_scale: float, path_cost: float) -> float:
-        """The factor of the size of the next paths, after one that lost `path_cost` spreads of the window's returns."""
+    def adapted(self, path_scale: float, path_cost: float, *, stuck: bool) -> float:
+        """The factor of the size of the next paths.
+
+        Args:
+            path_scale: the last one.
+            path_cost: what the last path lost, in spreads of the window's returns.
+            stuck: whether the last outer iteration went back to an earlier policy.
+        """
         ...
 
 
@@ -127,7 +133,9 @@ class PathsAroundCentre(Plan):
     )
     quick_steps: int = setting(2, "steps between two knots of the second shift")
     path_cost: float = setting(
-        0.5, "paths grow while they lose less return than this, and shrink when they lose more: spreads of the returns"
+        0.5,
+        "paths of a search that goes back grow while they lose less return than this, and all shrink when they lose "
+        "more: spreads of the returns",
     )
     path_rate: float = setting(0.25, "how fast they grow and shrink; 0: they keep their size")
     path_scale_low: float = setting(0.5, "smallest factor of the size of paths")
@@ -167,10 +175,12 @@ class PathsAroundCentre(Plan):
             return replace(path, ahead=True, centre_episodes=1, paths=self.paths)
         return None
 
-    def adapted(self, path_scale: float, path_cost: float) -> float:
-        """See `AdaptsPaths`: where nothing is lost, as on a plateau, larger paths show the critics more."""
+    def adapted(self, path_scale: float, path_cost: float, *, stuck: bool) -> float:
+        """See `AdaptsPaths`: on a plateau nothing is lost and larger paths show the critics more; a search that gets
+        on has paths of their usual size."""
         factor = np.exp(self.path_rate * np.clip(self.path_cost - path_cost, -1.0, 1.0))
-        return float(np.clip(path_scale * factor, self.path_scale_low, self.path_scale_high))
+        highest = self.path_scale_high if stuck else max(1.0, path_scale * np.exp(-self.path_rate))
+        return float(np.clip(path_scale * factor, self.path_scale_low, highest))
 
 
 def _number_of(stage: str, prefix: str) -> int | None:
