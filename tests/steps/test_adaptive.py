@@ -109,9 +109,10 @@ def test_after_going_back_a_policy_that_was_run_is_left_for_a_look_elsewhere():
     assert 0.55 < lengths.max() <= 0.6
     assert np.abs((ways / lengths[:, None]).mean(axis=0)).max() < 3.0 / np.sqrt(len(ways))  # No direction is favoured.
     assert np.array_equal(moves[3].ahead, probe(rule, seen, 3).ahead)
-    again = probe(replace(rule, repeats=2), seen, 0)
-    assert np.array_equal(again.ahead, CENTRE)
-    assert not again.memory.looked_ahead
+    for other in (replace(rule, repeats=2), replace(rule, elsewhere_most=1)):
+        again = probe(other, seen, 0)
+        assert np.array_equal(again.ahead, CENTRE)
+        assert not again.memory.looked_ahead
 
 
 def test_a_length_worn_down_by_going_back_starts_anew():

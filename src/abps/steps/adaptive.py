@@ -6,7 +6,8 @@ single returns hardly touches it). Returns decide two things only, through the p
 
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
 - **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length. The next
-  probe then runs that policy, if it has only been seen along paths; else it looks elsewhere, in a random direction, as
+  probe then runs that policy, if it has only been seen along paths (or has many parameters, so that its own luck does
+  not hold the search for long); else it looks elsewhere, in a random direction, as
   the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A length
   that going back has worn down to `shortest` starts anew at `first_length`.
 
@@ -61,6 +62,9 @@ class AdaptiveAscent(StepRule):
     repeats: int = setting(1, "a policy gone back to is run at rest so often before a probe looks elsewhere")
     elsewhere_low: float = setting(0.2, "such a probe looks at least so far: change of the actions")
     elsewhere_high: float = setting(1.0, "and at most so far")
+    elsewhere_most: int = setting(
+        40, "parameters up to which probes look elsewhere; with more, random directions show too little"
+    )
 
     memory_type: ClassVar[type] = AdaptiveMemory
 
@@ -128,7 +132,11 @@ class AdaptiveAscent(StepRule):
 
     def _elsewhere(self, near: Neighbourhood, rng: np.random.Generator | None) -> Array | None:
         """Parameters (d,) in a random direction of the chart, at a random distance; None: run the centre first."""
-        if rng is None or _runs_at_rest(near, near.centre.parameters) < self.repeats:
+        if (
+            rng is None
+            or len(near.theta) > self.elsewhere_most
+            or _runs_at_rest(near, near.centre.parameters) < self.repeats
+        ):
             return None
         direction = rng.standard_normal(len(near.theta))
         distance = np.exp(rng.uniform(np.log(self.elsewhere_low), np.log(self.elsewhere_high)))
