@@ -251,6 +251,7 @@ def test_a_probe_of_a_stage_whose_paths_all_failed_is_in_the_replay_as_after_a_r
     assert len(worked) == 1
     assert metrics["retreat"] == "failed"
     told += worked
+    assert search.replay is not None
     assert search.replay.total == sum(map(len, told))
     twin.load(search.state(replay=False), told)
     assert not lab.difference(lab.saved(search), lab.saved(twin))
