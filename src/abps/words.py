@@ -27,10 +27,10 @@ def number(value: float) -> str:
     return ("−" if text.startswith("-") and float(text) != 0 else "") + spaced + dot + part
 
 
-def listing(items: Sequence[str], most: int = 5) -> str:
+def listing(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
     """The first of `items`, and how many more there are."""
     rest = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + rest
+    return between.join(items[:most]) + rest
 
 
 def first_line(text: str, most: int) -> str:

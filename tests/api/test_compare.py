@@ -74,6 +74,19 @@ def test_wrong_arguments_are_one_sentence_and_nothing_is_run(words: dict[str, An
         abps.compare(call.pop("tasks"), call.pop("searches"), **call)
 
 
+def test_a_run_too_short_for_results_is_named() -> None:
+    found = abps.compare(
+        LQR,
+        ["ars", "snes"],
+        seeds=1,
+        episodes=4,
+        settings={"task.horizon": 5, "ars.directions": 2, "ars.top": 2, "snes.strategy.population": 8},
+    )
+    assert [row["search"] for row in found if row["current"] is not None] == ["ars"]
+    assert list(found.failed) == [f"{abps.make_task(LQR).config.name.replace(':', '-')}/snes/seed-0"]
+    assert "no outer iteration was finished; give it more episodes" in str(found)
+
+
 def test_processes_find_an_environment_beside_the_script(tmp_path: Path) -> None:
     """Python looks beside a script for its modules, from whatever folder it is called."""
     (tmp_path / "beside.py").write_text("from abps.tasks.lqr import make_env\n\n\ndef mine():\n    return make_env()\n")

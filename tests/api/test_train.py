@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -219,6 +220,22 @@ def test_the_same_call_goes_on_after_an_interruption(tmp_path: Path, expected: A
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == files
     with pytest.raises(abps.RunError, match="other settings: seed is 0 there, 5 is wanted"):
         abps.train(LQR, "ars", out=tmp_path / "run", seed=5, **QUICK)
+    with pytest.raises(abps.RunError, match=r"other settings: search is 'ars' there, 'mpd' is wanted$"):
+        abps.train(LQR, "mpd", out=tmp_path / "run", episodes=9)
+    many = {"gamma": 0.9, "step": 0.5, "noise": 0.5, "evaluation_episodes": 7}
+    with pytest.raises(abps.RunError, match=r"other settings: task.gamma is (?:[^;]*; ){2}[^;]* and \d more$"):
+        abps.train(LQR, "ars", out=tmp_path / "run", **{**QUICK, **many})
+
+
+def test_a_script_whose_calls_are_not_guarded_is_told_to_guard_them(tmp_path: Path) -> None:
+    """Worker processes read the script anew, and would train once more."""
+    words = "import abps\nabps.train('abps.tasks.lqr:make_env', 'ars', episodes=4, horizon=5, workers=2)\n"
+    (tmp_path / "script.py").write_text(words)
+    command = [sys.executable, str(tmp_path / "script.py")]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 1
+    assert 'under `if __name__ == "__main__":`' in answer.stderr.splitlines()[-1]
+    assert "a worker process ran the script that started it" in answer.stderr
 
 
 def test_a_run_in_memory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

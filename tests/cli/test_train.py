@@ -250,6 +250,47 @@ def test_a_run_that_only_fails_ends_with_an_error(abps: Call, here: Path, monkey
     assert "no power" in (here / RUN / "FAILED").read_text()
 
 
+def test_a_run_without_an_episode_that_worked_says_so(abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from abps.tasks.lqr import LqrEnv
+
+    monkeypatch.setattr(LqrEnv, "step", lambda self, action: 1 / 0)
+    answer = abps("train", *LQR, "--episodes", "2")
+    assert "make_env in 0 s: no episode worked." in answer.out
+    assert "2 episodes failed and gave no return" in answer.out
+
+
+def test_a_run_that_nothing_would_stop_is_refused(abps: Call, here: Path) -> None:
+    answer = abps("train", *LQR, "--episodes", "0")
+    assert (answer.code, "nothing else would stop the run" in answer.err) == (2, True)
+    assert not Path("runs").exists()
+    assert abps("train", *LQR, "--episodes", "0", "--steps", "100", "--quiet").code == 0
+    settings = (RUN / "config.yaml").read_bytes()
+    assert "nothing else would stop" in abps("resume", RUN, "--steps", "0").err
+    assert (RUN / "config.yaml").read_bytes() == settings
+
+
+def test_a_constrained_run_counts_the_episodes_beyond_a_limit(
+    abps: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(here)
+    Path("effort.py").write_text("def push(observation, action, reward, info):\n    return float(abs(action).max())\n")
+    words = (*LQR, "--constraint", "push<=0(source=effort:push)", "--episodes", "6")  # Only no push at all is within.
+    answer = abps("train", *words)
+    lines = [json.loads(line) for line in (RUN / "journal.jsonl").read_text().splitlines()]
+    beyond = sum(bool(line["violated"]) for line in lines)
+    assert 1 < beyond <= 6
+    assert f"{beyond} episodes went beyond a limit (push<=0(source=effort:push))." in answer.out
+    assert json.loads(abps("train", *words, "--overwrite", "--json").out)["beyond_a_limit"] == beyond
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate", "export", "failures"])
+def test_a_folder_of_runs_is_answered_with_a_run_in_it(abps: Call, here: Path, command: str) -> None:
+    abps("train", *LQR, "--episodes", "12", "--quiet")
+    answer = abps(command, "runs")
+    assert answer.code == 1
+    assert answer.err.strip().endswith(f"there is no run in runs itself (no config.yaml); a run in it is {RUN}")
+
+
 # ---- files, starts and loggers ---------------------------------------------------------------------------------------
 
 

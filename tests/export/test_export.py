@@ -209,6 +209,13 @@ def test_every_policy_class_can_be_exported() -> None:
     assert all(isinstance(find("policy", kind)(), Layered) for kind in KINDS["policy"])
 
 
+def test_a_file_given_as_the_directory_is_refused(tmp_path: Path) -> None:
+    make_policy().save(tmp_path / "policy.npz")
+    with pytest.raises(ConfigError, match=r"--out is a directory.*leave out 'mine.py'"):
+        _execute(str(tmp_path / "policy.npz"), "--out", str(tmp_path / "mine.py"))
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]
+
+
 def _execute(*words: str) -> int:
     parser = argparse.ArgumentParser()
     command.configure(parser)

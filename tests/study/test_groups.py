@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from abps.errors import ConfigError
 from abps.study.groups import band, common_end, group_runs, improvements, metric_of, points, summarise, thresholds
@@ -32,6 +33,16 @@ def test_settings_that_differ_within_a_task_name_the_group(make_run: MakeRun, tm
     make_run(tmp_path, "hopper", "mpd", 0)
     labels = {group.label for group in group_runs(load_runs([tmp_path]))}
     assert labels == {"abs (aggregation=mean)", "abs (aggregation=softmax)", "mpd"}
+
+
+def test_a_label_names_lists_by_what_is_in_them_and_empty_ones_not_at_all(make_run: MakeRun, tmp_path: Path) -> None:
+    for seed, limits in enumerate(([], ["torque<=5", "wall<=1"])):
+        path = make_run(tmp_path, "hopper", "abs", seed)
+        config = yaml.safe_load((path / "config.yaml").read_text())
+        config["task"]["constraint"] = limits
+        (path / "config.yaml").write_text(yaml.safe_dump(config))
+    labels = [group.label for group in group_runs(load_runs([tmp_path]))]
+    assert labels == ["abs", "abs (task.constraint=torque<=5, wall<=1)"]
 
 
 def test_only_finished_runs_count_when_there_are_any(make_run: MakeRun, tmp_path: Path) -> None:

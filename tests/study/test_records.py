@@ -77,6 +77,12 @@ def test_empty_directory_with_config_only(make_run: Callable[..., Path], tmp_pat
     assert run.notes == ("versions.json is missing", "metrics.jsonl is missing")
 
 
+def test_a_run_too_short_for_an_outer_iteration_is_not_damaged(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_run(tmp_path, "hopper", "abs", 0)
+    (path / "metrics.jsonl").unlink()
+    assert load_run(path).notes == ("no outer iteration was finished, so that there is no curve",)
+
+
 def test_a_strangers_yaml_runs_nothing(make_run: Callable[..., Path], tmp_path: Path) -> None:
     path = make_run(tmp_path, "hopper", "abs", 0)
     marker = tmp_path / "executed"

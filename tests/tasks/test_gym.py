@@ -115,6 +115,7 @@ def test_unsupported_spaces_are_named(observation: Any, action: Any, message: st
     [
         ("NoSuchEnv-v0", "Gymnasium cannot make 'NoSuchEnv-v0'.*abps tasks"),
         ("pendulun", "there is no task 'pendulun'; did you mean 'pendulum'"),
+        ("statistics", "'statistics' is a module; name what is in it, e.g. 'statistics:MyEnv'"),
         ("hopper-v9", "Gymnasium cannot make 'hopper-v9'"),
         ("no_such_module:make", "cannot import module 'no_such_module'"),
         ("users_robot:missing", "has no factory 'missing', and registers no Gymnasium id of that name$"),

@@ -56,7 +56,7 @@ class Comparison:
         self.runs = tuple(runs)
         """Every run that has results, in the order of seeds, tasks and searches."""
         self.failed = dict(failed)
-        """Runs that stopped with an error, and why."""
+        """Runs that stopped with an error or are too short to have results, and why."""
         self._records, self._folder, self._keep = records, folder, keep
         self._summary: list[Row] = summarise(group_runs(records))
 
@@ -255,9 +255,10 @@ def _comparison(
     keep: TemporaryFolder | None,
 ) -> Comparison:
     there = [cell for cell in cells if (cell.path / "metrics.jsonl").is_file()]
+    nothing = [cell.name for cell in cells if cell not in there and cell.name not in failed]
+    failed = {**failed, **dict.fromkeys(nothing, "no outer iteration was finished; give it more episodes")}
     if not there or len(failed) == len(cells):
-        reason = next(iter(failed.values()), "no outer iteration was finished; give it more episodes")
-        raise RunError(f"no run of {len(cells)} came to its end: {reason}")
+        raise RunError(f"no run of {len(cells)} came to its end: {next(iter(failed.values()))}")
     runs = [TrainedRun(cell.path, cell.settings, made[cell.settings.task.name], keep) for cell in there]
     return Comparison(runs, [load_run(cell.path) for cell in there], failed, folder, keep)
 

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from abps.errors import RunError
+from abps.errors import ConfigError, RunError
+from abps.run.directory import no_run
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -29,6 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from abps.export import export_policy
     from abps.policies import load_policy
 
+    _check_directory(arguments.out)
     kind, file = _policy_class(arguments.run), policy_file(arguments.run, arguments.which)
     out = arguments.out or file.parent.parent / "export" / arguments.format
     done = export_policy(load_policy(file, kind), arguments.format, out)
@@ -40,6 +42,12 @@ def execute(arguments: argparse.Namespace) -> int:
         checked = f"verified: largest difference {done.error:.1e}" if done.error is not None else ""
         print(checked or f"not verified: {done.note}")
     return 0
+
+
+def _check_directory(out: Path | None) -> None:
+    """Refuse the name of a file: a folder `policy.py` would be made, with a `policy.py` in it."""
+    if out is not None and out.suffix in (".py", ".c", ".h", ".onnx") and not out.is_dir():
+        raise ConfigError(f"--out is a directory, in which files have names of their own; leave out {out.name!r}")
 
 
 def _policy_class(run: Path) -> Any:
@@ -65,6 +73,8 @@ def policy_file(run: Path, which: str) -> Path:
     file = run / "policy" / f"{which}.npz"
     if not run.is_dir():
         raise RunError(f"{run} does not exist; expected a run directory or a policy file")
+    if not (run / "config.yaml").is_file() and not file.parent.is_dir():
+        raise no_run(run)
     if not file.is_file():
         raise RunError(f"{run} has no {which} policy yet: no outer iteration was finished")
     return file

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from abps.cli.options import parse, split_words
-from abps.cli.train import Logger, flat_config, print_help, train_and_tell
+from abps.cli.train import Logger, check_end, flat_config, print_help, train_and_tell
 from abps.cli.tree import Group, positional
 from abps.errors import ConfigError
 from abps.run.config import RunConfig
@@ -51,6 +51,7 @@ def run(argv: Sequence[str]) -> int:
     groups = _groups(settings.budget, settings.run)
     arguments, budget, run_config = parse(words, groups, command="resume")
     changed = replace(settings, budget=budget, run=run_config)
+    check_end(budget, run_config)
     if budget.episodes != settings.budget.episodes:
         _check_budget(path, budget.episodes)
     if not (arguments.quiet or arguments.json):

@@ -156,6 +156,7 @@ def _train(arguments: TrainArguments, budget: BudgetConfig, run: RunConfig, task
 
     if arguments.seed < 0:
         raise ConfigError(f"--seed must not be negative, got {arguments.seed}")
+    check_end(budget, run)
     made = make_task(task)  # Before anything is written: a wrong task must leave no directory behind.
     start = prepare_start(arguments.initial, made.spec, search)
     settings = RunSettings(task, arguments.search, search, budget, run, arguments.seed, initial=start.text)
@@ -163,6 +164,12 @@ def _train(arguments: TrainArguments, budget: BudgetConfig, run: RunConfig, task
     with new_directory(path, settings, start.files, overwrite=arguments.overwrite):
         loggers = open_loggers(arguments.log, path, flat_config(settings))
     return train_and_tell(path, settings, arguments, loggers, made)
+
+
+def check_end(budget: BudgetConfig, run: RunConfig) -> None:
+    """Refuse a run that nothing would ever stop."""
+    if not (budget.episodes or budget.steps or budget.plateau or run.minutes) and budget.target is None:
+        raise ConfigError("--episodes 0 is no limit, and nothing else would stop the run; give --episodes N")
 
 
 def train_and_tell(path: Path, settings: Any, arguments: Any, loggers: Sequence[Any], task: Any = None) -> int:
@@ -212,17 +219,31 @@ def _print_result(result: Any, settings: Any, arguments: Any) -> None:
             "current_return": last.get("eval_return"),
             "max_return": last.get("max_return"),
         }
+        if settings.task.constraint:
+            summary["beyond_a_limit"] = _beyond_a_limit(result.path)
         print(json.dumps(summary))
         return
     if arguments.quiet:
         return
     centre, best = last.get("eval_return"), last.get("max_return")
     learned = "no outer iteration was finished; give it more episodes"
+    if result.failures == result.episodes:
+        learned = "no episode worked"
     if centre is not None:
         learned = f"the current policy returns {centre:.1f} (mean of fresh episodes), the best one so far {best:.1f}"
     used = f"{count(result.episodes, 'episode')} of {settings.task.name} in {result.seconds:.0f} s"
     print(f"{settings.search} used {used}: {learned}.")
     if result.failures:
         print(f"{count(result.failures, 'episode')} failed and gave no return; why: abps failures {result.path}")
+    if settings.task.constraint:
+        beyond = count(_beyond_a_limit(result.path), "episode")
+        print(f"{beyond} went beyond a limit ({', '.join(settings.task.constraint)}).")
     print(f"The run is in {result.path}; look at it with: abps report {result.path}")
     print(f"Train it longer with: abps resume {result.path} --episodes {2 * max(result.episodes, 1)}")
+
+
+def _beyond_a_limit(path: Path) -> int:
+    """Training episodes of the run, all sessions, whose costs were above a limit."""
+    from abps.study.records import load_run
+
+    return len(load_run(path).episodes.violated)

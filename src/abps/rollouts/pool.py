@@ -25,6 +25,7 @@ from abps.trajectory import Failed, Outcome
 
 __all__ = ["Job", "Pool", "make_pool"]
 
+GUARD = 'put what it does under `if __name__ == "__main__":`, since worker processes read it anew'
 START_TIMEOUT = 120.0
 """Seconds a new worker may take to import everything and make its environment."""
 
@@ -140,7 +141,10 @@ class _Workers:
         here, there = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(there, self._config), daemon=True)
         with _without_interrupts():
-            process.start()
+            try:
+                process.start()
+            except RuntimeError as error:  # Python's words, when a worker runs an unguarded script once more.
+                raise TaskError(f"a worker process ran the script that started it; {GUARD}") from error
         there.close()
         worker = _Worker(process, here)
         try:
@@ -149,7 +153,10 @@ class _Workers:
         except (EOFError, OSError):
             pass
         self._discard(worker)
-        raise TaskError(f"a rollout worker could not make the task {self._config.id!r}; try workers=1 to see why")
+        raise TaskError(
+            f"a worker process could not make the task {self._config.id!r}: its own message is above, and workers=1 "
+            f"does without such processes. From a script, {GUARD}"
+        )
 
     def _assign(self, index: int, job: Job) -> None:
         """Give a job to an idle worker, or to a new one when there is none or it died while it was idle."""

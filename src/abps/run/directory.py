@@ -34,6 +34,7 @@ __all__ = [
     "create_directory",
     "move_aside",
     "new_directory",
+    "no_run",
     "parse_yaml",
     "read_settings",
     "run_path",
@@ -218,6 +219,14 @@ def settings_from_document(document: Any) -> RunSettings:
     )
 
 
+def no_run(path: Path) -> RunError:
+    """The error for a directory that is no run; it names a run that lies in it, if there is one."""
+    for pattern in ("*/config.yaml", "*/*/config.yaml", "*/*/*/config.yaml"):  # runs/<task>/<search>/seed-<n>
+        for found in sorted(path.glob(pattern)):
+            return RunError(f"there is no run in {path} itself (no config.yaml); a run in it is {found.parent}")
+    return RunError(f"there is no run in {path} (no config.yaml)")
+
+
 def read_settings(path: Path) -> RunSettings:
     """Read `config.yaml`; nothing in it can execute code, but a part named `module:Name` is imported.
 
@@ -226,7 +235,7 @@ def read_settings(path: Path) -> RunSettings:
     """
     file = path / "config.yaml"
     if not file.exists():
-        raise RunError(f"there is no run in {path} (no config.yaml)")
+        raise no_run(path)
     try:
         document = parse_yaml(read_bounded(file, MAX_CONFIG_BYTES))
         if isinstance(document, dict) and document.get("imported"):

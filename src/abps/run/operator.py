@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from abps.errors import AbpsError, RunError
 from abps.npz import read_npz
-from abps.run.directory import MAX_CONFIG_BYTES, parse_yaml
+from abps.run.directory import MAX_CONFIG_BYTES, no_run, parse_yaml
 from abps.run.files import parse_checked_json, read_bounded
 
 __all__ = ["MOVING", "EpisodeFacts", "NextQuery", "RobotFacts", "is_robot", "robot_facts"]
@@ -108,7 +108,7 @@ def robot_facts(path: Path) -> RobotFacts:
         RunError: there is no such run.
     """
     if not (path / "config.yaml").exists():
-        raise RunError(f"there is no run in {path} (no config.yaml)")
+        raise no_run(path)
     notes: list[str] = []
     config, episodes = _config(path, notes), _episodes(path, notes)
     worked = [item for item in episodes if item["value"] is not None]

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from abps.errors import AbpsError, RunError
 from abps.run.checkpoint import SchemaError, checkpoint_paths, drop_old_checkpoints, load_checkpoint, save_checkpoint
-from abps.run.directory import RunSettings, claim, read_settings
+from abps.run.directory import RunSettings, claim, no_run, read_settings
 from abps.run.files import replace_atomically, replace_together, sync_directory
 from abps.run.journal import Journal
 from abps.run.metrics import MetricsFile
@@ -386,7 +386,7 @@ def open_run(
         RunError: no run, damaged, or in use.
     """
     if not (path / "config.yaml").exists():
-        raise RunError(f"there is no run in {path} (no config.yaml)")
+        raise no_run(path)
     with claim(path), threadpool_limits(1):
         settings = settings or read_settings(path)
         with failures_noted(path):

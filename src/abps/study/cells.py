@@ -20,6 +20,7 @@ from abps.run.files import replace_atomically
 from abps.search.budget import BudgetConfig
 from abps.settings import replace, to_dict
 from abps.study.records import reason_text
+from abps.words import listing
 
 __all__ = [
     "BusyError",
@@ -77,6 +78,8 @@ def find(path: Path, wanted: RunSettings) -> Found:
 
 def differences(existing: RunSettings, wanted: RunSettings) -> list[str]:
     """Say in which settings two runs differ, budgets and what does not matter left out."""
+    if existing.search != wanted.search:  # Each has settings of its own, which are not to be compared.
+        return [f"search is {existing.search!r} there, {wanted.search!r} is wanted"]
     ours, theirs = (_comparable(settings) for settings in (wanted, existing))
     return [
         f"{name} is {theirs.get(name)!r} there, {ours.get(name)!r} is wanted"
@@ -187,7 +190,7 @@ def prepare_directory(path: Path, settings: RunSettings, files: Mapping[str, byt
     with claim(path):
         existing = read_settings(path)
         if unlike := differences(existing, settings):
-            raise RunError(f"the run in {path} has other settings: {'; '.join(unlike)}")
+            raise RunError(f"the run in {path} has other settings: {listing(unlike, 3, '; ')}")
         if existing != settings:
             # First, or a crash would leave a run that looks done under its new budget.
             (path / "DONE").unlink(missing_ok=True)

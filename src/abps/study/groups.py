@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -331,7 +331,9 @@ def _label(run: Run, varied: Sequence[str]) -> str:
     settings = _distinguishing(run)
     if not varied or not settings:
         return run.search
-    return f"{run.search} ({', '.join(f'{key}={_plain(settings.get(key))}' for key in varied)})"
+    values = {key: _plain(settings.get(key)) for key in varied}
+    named = ", ".join(f"{key}={value}" for key, value in values.items() if value)
+    return f"{run.search} ({named})" if named else run.search
 
 
 def _distinguishing(run: Run) -> dict[str, object]:
@@ -342,6 +344,9 @@ def _distinguishing(run: Run) -> dict[str, object]:
 
 
 def _plain(value: object) -> str:
+    """A setting's value in a label; an empty list (no constraint, no wrapper) is an empty text."""
+    if isinstance(value, list):
+        return ", ".join(map(str, cast(list[object], value)))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

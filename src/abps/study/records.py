@@ -210,8 +210,11 @@ def load_run(path: Path, config: Mapping[str, Any] | None = None) -> Run:
     path, notes = Path(path), []
     config = config or _mapping(path / "config.yaml", parse_yaml, notes)
     versions = _mapping(path / "versions.json", json.loads, notes)
-    metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes))
-    episodes = Episodes.of(_lines(path / "journal.jsonl", notes, required=False))
+    journal = _lines(path / "journal.jsonl", notes, required=False)
+    if journal and not (path / "metrics.jsonl").exists():  # It is written with the first outer iteration.
+        notes.append("no outer iteration was finished, so that there is no curve")
+    metrics = tuple(_renamed(row) for row in _lines(path / "metrics.jsonl", notes, required=not journal))
+    episodes = Episodes.of(journal)
     failed = len(episodes.failures)
     status, reason = _status(path)
     task, search, seed = _identity(path, config, notes)

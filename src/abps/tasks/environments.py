@@ -5,6 +5,7 @@ Every way that making one can go wrong becomes one sentence.
 
 import difflib
 import importlib
+import importlib.util
 import inspect
 import warnings
 from collections.abc import Callable
@@ -123,6 +124,8 @@ def _registered(name: str, horizon: int, arguments: dict[str, Any]) -> AnyEnv:
         close = [] if "-" in name else difflib.get_close_matches(name, PAPER_TASKS, n=1)
         if close:  # Gymnasium's own advice would be another task: Pendulum for pendulun.
             raise TaskError(f"there is no task {name!r}; did you mean {close[0]!r}? `abps tasks` lists them") from error
+        if name.isidentifier() and importlib.util.find_spec(name) is not None:
+            raise TaskError(f"{name!r} is a module; name what is in it, e.g. '{name}:MyEnv'") from error
         raise TaskError(
             f"Gymnasium cannot make {name!r}: {error} (abps knows the short names listed by `abps tasks`, "
             "any registered Gymnasium id, and module:factory)"
