@@ -1,8 +1,9 @@
 """Constraints: how many episodes break a limit, with the constraint and without it, and what keeping it costs.
 
-    python benchmarks/learning/constraints.py run                          # goes on where it stopped
+    python benchmarks/learning/constraints.py                    # what is missing, then the table in constraints.md
+    rm benchmarks/learning/constraints.jsonl                     # before it: everything is measured again
     python benchmarks/learning/constraints.py run --seeds 0-4 --out x.jsonl   # other seeds, for choosing constants
-    python benchmarks/learning/constraints.py table                        # the table of constraints.md
+    python benchmarks/learning/constraints.py table --out x.jsonl             # their table, printed
 
 Five systems, small control problems of `tasks.py` that report a cost:
 
@@ -40,6 +41,7 @@ from abps.tasks.gym import make_task
 from abps.trajectory import Failed, Outcome
 
 RESULTS = Path(__file__).with_name("constraints.jsonl")
+PAGE = Path(__file__).with_name("constraints.md")
 EPISODES, EVERY, FRESH = 60, 5, 10
 PROBABILITY = 0.95
 
@@ -187,14 +189,14 @@ def reached(row: dict[str, Any], good: float) -> float:
     return next((float(mark) for mark, (value, _) in row["marks"].items() if value >= good), np.inf)
 
 
-def table(arguments: argparse.Namespace) -> None:
+def table(path: Path) -> str:
     """One row per system and search: shares over all seeds, medians of returns and prices."""
     heads = ("system", "constraint", "", "seeds", "violating episodes [lowest, highest seed]", "in the last 30")
     heads += ("of the current policy", "its return [lowest, highest]", "episodes until good")
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name, system in SYSTEMS.items():
         for keep in (False, True):
-            found = [row for row in rows(arguments.out) if row["system"] == name and row["kept"] is keep]
+            found = [row for row in rows(path) if row["system"] == name and row["kept"] is keep]
             if not found:
                 continue
             shares = [np.mean(row["broken"][:EPISODES]) for row in found]
@@ -203,24 +205,37 @@ def table(arguments: argparse.Namespace) -> None:
             values, after = [item[0] for item in last], np.mean([item[1] for item in last])
             price = [reached(row, system.good) for row in found]
             usual = f"{np.median(price):.0f}" if np.isfinite(np.median(price)) else "never"
-            print(
+            lines.append(
                 f"| {name} | {system.constraint} | {'with' if keep else 'without'} | {len(found)} "
                 f"| **{np.mean(shares):.1%}** [{min(shares):.0%}, {max(shares):.0%}] | {late:.1%} | {after:.1%} "
                 f"| {np.median(values):.4g} [{min(values):.4g}, {max(values):.4g}] "
                 f"| {usual} ({sum(np.isfinite(price))} of {len(price)} reach {system.good:g}) |"
             )
+    return "\n".join(lines)
+
+
+def write_page(path: Path) -> None:
+    """Put the table in place of the page's own, which is its first block of lines that begin with a bar."""
+    before, _, rest = PAGE.read_text().partition("\n|")
+    after = rest.partition("\n\n")[2]
+    PAGE.write_text(f"{before}\n{table(path)}\n\n{after}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "table"))
+    parser.add_argument("command", nargs="?", choices=("all", "run", "table"), default="all")
     parser.add_argument("--seeds", default="100-107")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        {"run": run, "table": table}[arguments.command](arguments)
+        if arguments.command in ("all", "run"):
+            run(arguments)
+        if arguments.command == "table":
+            print(table(arguments.out))
+        if arguments.command == "all":
+            write_page(arguments.out)
 
 
 if __name__ == "__main__":
