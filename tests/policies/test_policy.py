@@ -156,3 +156,8 @@ def test_a_class_cannot_use_the_names_of_the_file():
 
     with pytest.raises(ConfigError, match="reserved names task"):
         PolicySpace(Greedy(), SPEC).policy(np.zeros(6), Normaliser.empty(3)).arrays()
+
+
+def test_a_policy_says_in_one_line_what_it_is():
+    assert repr(make()[0]) == "<abps policy LinearTanh of toy: 3 observations, 2 actions, 6 parameters>"
+    assert repr(make(path=True)[0]).endswith("6 parameters, along a path>")

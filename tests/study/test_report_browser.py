@@ -302,6 +302,19 @@ def test_no_sideways_scrolling_and_readable_colours(
     assert len(picture) > 10_000
 
 
+def test_the_numbers_of_an_axis_differ(report: Path, open_page: Callable[..., Any]) -> None:
+    page = open_page(report)
+
+    def numbers(splits: list[float | None]) -> list[str]:
+        axis = "document.querySelector('#curve-panels figure').chart.u.axes[1]"
+        return page.evaluate(f"(splits) => {axis}.values(null, splits)", splits)
+
+    assert numbers([0.9985, 0.999, 0.9995, 1]) == ["0.9985", "0.999", "0.9995", "1"]
+    assert numbers([100002, None, 100004]) == ["100.002k", "", "100.004k"]
+    assert numbers([2.5e-5, 2.6e-5]) == ["2.5e−5", "2.6e−5"]
+    assert numbers([0, 500, 1000, 20000]) == ["0", "500", "1000", "20k"]
+
+
 def test_long_labels_fit_a_phone(make_run: Callable[..., Path], tmp_path: Path, open_page: Callable[..., Any]) -> None:
     for index, aggregation in enumerate(("softmax", "mean", "an-aggregation-with-quite-a-long-name")):
         settings = {"aggregation": aggregation, "reset_worst": index % 2 == 0}

@@ -25,6 +25,7 @@ from abps.registry import is_known, kind_of
 from abps.settings import from_dict, to_dict
 from abps.tasks.limits import Limits
 from abps.tasks.spec import TaskSpec
+from abps.words import count
 
 __all__ = ["QUERY_ARRAYS", "Policy", "PolicySpace", "load_policy"]
 
@@ -136,6 +137,12 @@ class Policy:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "act", self._controller())
+
+    def __repr__(self) -> str:
+        spec, name = self.space.spec, type(self.space.policy_class).__name__
+        sizes = f"{count(spec.observation_dim, 'observation')}, {count(spec.action_dim, 'action')}"
+        path = "" if self.path is None else ", along a path"
+        return f"<abps policy {name} of {spec.name}: {sizes}, {count(self.parameters.size, 'parameter')}{path}>"
 
     def start(self) -> Controller:
         """The controller of one episode, from its first step on; every episode starts its own.

@@ -127,7 +127,7 @@ class Chart {
       labelFont: FONT,
       grid: { stroke: line, width: 1 },
       ticks: { stroke: line, width: 1, size: 4 },
-      values: (_, splits) => splits.map(compact),
+      values: (_, splits) => ticks(splits),
     };
     this.u = new uPlot(
       {

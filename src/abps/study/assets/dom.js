@@ -86,14 +86,24 @@ function format(value) {
   return spaced((size >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(4)))).replace("-", "−"));
 }
 
-function compact(value) {
+function compact(value, digits = 3) {
   if (!known(value)) return "";
   const size = Math.abs(value);
-  const trim = (number) => String(Number(number.toPrecision(3))).replace("-", "−");
+  const trim = (number) => String(Number(number.toPrecision(digits))).replace("-", "−");
   if (size >= 1e6) return `${trim(value / 1e6)}M`;
   if (size >= 1e4) return `${trim(value / 1e3)}k`;
-  if (size > 0 && size < 1e-3) return value.toExponential(0).replace("e-", "e−").replace(/^-/, "−");
+  if (size > 0 && size < 1e-3) return value.toExponential(digits - 3).replace("e-", "e−").replace(/^-/, "−");
   return trim(value);
+}
+
+// Numbers of an axis, with digits enough to tell them apart: 0.9985, 0.999, 0.9995, 1.
+function ticks(values) {
+  for (let digits = 3; digits < 10; digits += 1) {
+    const texts = values.map((value) => compact(value, digits));
+    const shown = texts.filter((text) => text !== "");
+    if (new Set(shown).size === shown.length) return texts;
+  }
+  return values.map((value) => compact(value));
 }
 
 function duration(seconds) {
