@@ -210,7 +210,7 @@ def test_addresses() -> None:
         make_server(LiveStudy([]), "203.0.113.1")
     with make_server(LiveStudy([])) as first, pytest.raises(RunError, match="in use"):
         make_server(LiveStudy([]), port=first.server_address[1])
-    with pytest.raises(RunError, match="port 99999"):
+    with pytest.raises(RunError, match=r"port 99999: [^;]*[^.;]; choose"):
         make_server(LiveStudy([]), port=99999)
 
 
@@ -239,7 +239,7 @@ def test_the_command_ends_with_ctrl_c(study: Path) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_an_open_address_is_warned_of(
+def test_an_open_address_and_a_missing_folder_are_told_of(
     study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(server: LiveServer, poll_interval: float) -> None:
@@ -252,6 +252,9 @@ def test_an_open_address_is_warned_of(
     assert told.out.endswith("The live page is closed.\n")
     assert main(["watch", str(study), "--web", "--port", "0"]) == 0
     assert capsys.readouterr().err == ""
+    assert main(["watch", str(study), str(study / "later"), "--web", "--port", "0"]) == 0
+    told = capsys.readouterr().err
+    assert told == f"note: there is no {study / 'later'} yet; the page shows runs as they appear\n"
 
 
 def test_wrong_words(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

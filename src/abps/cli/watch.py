@@ -91,6 +91,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             f"warning: everybody who can reach {arguments.host} on the network can read these runs (and change none)",
             file=sys.stderr,
         )
+    if missing := [str(path) for path in arguments.runs if not path.exists()]:
+        print(f"note: there is no {', '.join(missing)} yet; the page shows runs as they appear", file=sys.stderr)
     print(f"The live page is {server.address} (Ctrl-C ends it)", flush=True)
     try:
         server.serve_forever(poll_interval=0.2)

@@ -80,7 +80,7 @@ def make_server(study: LiveStudy, host: str = "127.0.0.1", port: int = 0) -> Liv
     try:
         return LiveServer(study, host, port)
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         raise RunError(
             f"cannot listen at {host}, port {port}: {reason}; choose another with --port (0 takes a free one) or --host"
         ) from error
