@@ -14,6 +14,7 @@ from abps.run.directory import (
     read_settings,
     settings_document,
     settings_from_document,
+    write_settings,
 )
 from abps.search.budget import BudgetConfig
 from abps.search.registry import search_config
@@ -102,6 +103,17 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_is_done(tmp_path: Path) -> No
     assert find(path, settings(episodes=9)).state == "stopped"
     assert find(path, settings(episodes=7)).state == "done"
     assert find(path, replace(wanted, budget=BudgetConfig(episodes=8, target=3.0))).state == "stopped"
+
+
+def test_a_run_stopped_beyond_a_smaller_budget_is_done_under_it(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "run", settings(episodes=8)
+    finish(path, wanted)
+    (path / "DONE").unlink()  # As if it was interrupted under a larger budget.
+    write_settings(path, settings(episodes=20))
+    assert find(path, settings(episodes=20)).state == "stopped"
+    assert find(path, settings(episodes=8)).state == "stopped"  # Its last evaluation may be missing.
+    assert find(path, settings(episodes=7)).state == "done"
+    assert find(path, replace(wanted, budget=BudgetConfig(episodes=7, target=3.0))).state == "stopped"
 
 
 def test_other_settings_are_a_conflict_and_what_does_not_matter_is_none(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def find(path: Path, wanted: RunSettings) -> Found:
         return Found("failed", _first_line(path / "FAILED"), episodes)
     if (path / "DONE").exists() and _enough(existing.budget, wanted.budget, episodes):
         return Found("done", _first_line(path / "DONE"), episodes)
+    if 0 < wanted.budget.episodes < episodes and _enough(existing.budget, wanted.budget, episodes):
+        return Found("done", "stopped under a larger budget, beyond what is wanted", episodes)
     return Found("stopped", "", episodes)
 
 
