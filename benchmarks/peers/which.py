@@ -1,8 +1,13 @@
 """Which search suits what: the tables of docs/guides/which_search.md and the rule of `--search auto`, from results.
 
+    python benchmarks/peers/which.py run --write      # every run that is missing, then the tables and the rule anew
     python benchmarks/peers/which.py table --write    # the page's tables anew, between their markers
     python benchmarks/peers/which.py rule --write     # RULE in src/abps/search/auto.py anew, and the page's lines on it
     python benchmarks/peers/which.py                  # print both, write nothing
+    python benchmarks/peers/which.py forget --searches abs      # drop a search's rows, so that `run` makes them anew
+
+`run` takes one task and seed after another, in this process's one thread, and appends a row after each: stopped at any
+time, the same command goes on. `--searches` makes only those; `--dry-run` says what is missing.
 
 Results are the rows that `benchmarks/learning/own_tasks.py run` appended to `benchmarks/peers/own_tasks.jsonl` and
 `benchmarks/learning/own_tasks.jsonl`. Of several rows with the same search, task, seed and last mark the newest counts:
@@ -17,6 +22,8 @@ import argparse
 import json
 import math
 import re
+import subprocess
+import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable
@@ -40,8 +47,14 @@ WEIGHTS = {
 MUJOCO = ("pendulum", "swimmer", "hopper", "walker", "cheetah", "ant")
 OWN = tuple(task for task in WEIGHTS if task not in MUJOCO or task == "pendulum")
 SEARCHES = ("abs", "klbo", "turbo", "crbo", "rducb", "snes", "cma", "pso", "es", "mpd", "gibo", "ars")
+UNTRAINED = "untrained"
+EVERY = (*SEARCHES, UNTRAINED)
 SEEDS = 5
 """A median counts when it is over so many seeds."""
+FIRST_SEED = 300
+"""No setting was chosen on seeds from here on."""
+COMMANDS = ("run", "forget", "table", "rule")
+BENCH = ROOT / "benchmarks" / "learning" / "own_tasks.py"
 
 SIZES = (8, 40, math.inf)
 """Groups of tasks: up to so many weights."""
@@ -55,6 +68,35 @@ MARGIN = 0.1
 a noise of about ±0.07 (benchmarks/learning/own_tasks.md)."""
 FEWEST = 3
 """Tasks that a line of the rule must come from."""
+
+
+Key = tuple[str, str, int, int]
+"""Search, task, seed and last mark."""
+
+
+class Job(NamedTuple):
+    """A run that the tables need, in the words of `own_tasks.py`."""
+
+    search: str
+    task: str
+    marks: str
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        return self.search, self.task, self.seed, max(self.all_marks)
+
+    @property
+    def all_marks(self) -> list[int]:
+        """Episodes after which the current policy is judged."""
+        return [int(word) for word in self.marks.split(",")]
+
+    def carry_out(self) -> None:
+        """In a process of its own."""
+        words = {"--results": FILES[self.search == DEFAULT], "--searches": self.search, "--tasks": self.task}
+        words |= {"--marks": self.marks, "--seeds": self.seed}
+        options = [str(word) for pair in words.items() for word in pair]
+        subprocess.run([sys.executable, str(BENCH), "run", *options], check=True)
 
 
 class Cell(NamedTuple):
@@ -83,16 +125,55 @@ Cells = dict[tuple[str, str, int], Cell]
 """By search, task and mark."""
 
 
+def key_of(row: dict[str, Any]) -> Key:
+    """What makes a row take the place of another."""
+    return row["search"], row["task"], row["seed"], max(map(int, row["returns"]))
+
+
 def read_rows(files: Iterable[Path] = FILES) -> list[dict[str, Any]]:
     """One row per search, task, seed and last mark: the newest."""
-    newest: dict[tuple[str, str, int, int], dict[str, Any]] = {}
+    newest: dict[Key, dict[str, Any]] = {}
     for file in files:
         for line in file.read_text().splitlines():
             row = json.loads(line)
-            key = (row["search"], row["task"], row["seed"], max(map(int, row["returns"])))
+            key = key_of(row)
             newest.pop(key, None)
             newest[key] = row  # At the end: later ones are newer.
     return list(newest.values())
+
+
+def jobs(searches: Iterable[str]) -> list[Job]:
+    """Everything that the tables need of the searches, `untrained` among them."""
+    found: list[Job] = []
+    for tasks, marks in ((OWN, "30,60,100"), (MUJOCO, "100,300")):
+        for search in searches:
+            name = "cma-nobias" if search == "cma" else search
+            places = set(tasks) - set(OWN) if search == UNTRAINED and tasks == MUJOCO else set(tasks)  # Once is enough.
+            numbers = range(FIRST_SEED, FIRST_SEED + SEEDS)
+            found += [Job(name, task, marks, seed) for task in tasks if task in places for seed in numbers]
+    return found
+
+
+def run_missing(searches: Iterable[str], *, dry_run: bool) -> None:
+    """Carry out what is missing, or only say what that is."""
+    known = {key_of(row) for row in read_rows(FILES)}
+    missing = [job for job in jobs(searches) if job.key not in known]
+    print(f"{len(missing)} runs are missing", flush=True)
+    for job in missing:
+        if dry_run:
+            print(job.search, job.task, job.seed, f"at {job.marks} episodes")
+        else:
+            job.carry_out()
+
+
+def forget(searches: Iterable[str]) -> None:
+    """Drop the rows that `run` would make; rows of other seeds and searches stay."""
+    dropped = {job.key for job in jobs(searches)}
+    for file in FILES:
+        lines = file.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if key_of(json.loads(line)) not in dropped]
+        file.write_text("".join(kept))
+        print(f"{len(lines) - len(kept)} rows less in {file}")
 
 
 def make_cells(rows: Iterable[dict[str, Any]]) -> Cells:
@@ -111,7 +192,7 @@ def make_cells(rows: Iterable[dict[str, Any]]) -> Cells:
 
 def untrained(cells: Cells, task: str) -> float | None:
     """The return of the policy that searches start from; the mark does not matter."""
-    found = [cell.median for (search, name, _), cell in cells.items() if search == "untrained" and name == task]
+    found = [cell.median for (search, name, _), cell in cells.items() if search == UNTRAINED and name == task]
     return found[0] if found else None
 
 
@@ -327,17 +408,33 @@ def replaced(text: str, name: str, new: str, comment: tuple[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("table", "rule"), help="which one; none: both")
+    parser.add_argument("command", nargs="?", choices=COMMANDS, help="none: table and rule")
     parser.add_argument("--write", action="store_true", help="into the page and the code, instead of printing it")
+    parser.add_argument("--searches", default=",".join(EVERY), help="of `run` (default: all) and `forget`")
+    parser.add_argument("--dry-run", action="store_true", help="of `run`: say what is missing")
     arguments = parser.parse_args()
+    searches = arguments.searches.split(",")
+    if unknown := set(searches) - set(EVERY):
+        parser.error(f"unknown searches: {', '.join(sorted(unknown))}; known: {', '.join(EVERY)}")
+    if arguments.command == "forget":
+        forget(searches)
+        return
+    if arguments.command == "run":
+        run_missing(searches, dry_run=arguments.dry_run)
+    if arguments.command != "run" or (arguments.write and not arguments.dry_run):
+        tell(arguments.command, write=arguments.write)
+
+
+def tell(command: str | None, *, write: bool) -> None:
+    """Print the tables and the rule, or write them where they belong."""
     cells, markdown = make_cells(read_rows()), ("<!--", " -->")
-    if arguments.command != "rule":
-        if arguments.write:
+    if command != "rule":
+        if write:
             PAGE.write_text(replaced(PAGE.read_text(), "which.py table", tables(cells), markdown))
         else:
             print(tables(cells))
-    if arguments.command != "table":
-        if arguments.write:
+    if command != "table":
+        if write:
             PAGE.write_text(replaced(PAGE.read_text(), "which.py rule", rule_lines(cells), markdown))
             RULE_FILE.write_text(replaced(RULE_FILE.read_text(), "which.py", rule_source(derive(cells)), ("#", "")))
         else:

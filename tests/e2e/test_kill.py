@@ -7,6 +7,7 @@ import random
 import killing
 import pytest
 
+from abps.registry import KINDS, find
 from abps.tasks.limits import Limits
 
 KILLS = 5
@@ -27,16 +28,29 @@ def seconds_of(path):
     return json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])["seconds"]
 
 
-@pytest.mark.parametrize("search", killing.searches())
-def test_killed_run_equals_the_uninterrupted_one(search, zygote, tmp_path):
-    settings = {"env": "FlakyEnv", "checkpoint_stages": search in ("gibo", "ddpgn")}
-    reference = reference_of(zygote, tmp_path, search, **settings)
+def kill_often(zygote, folder, search, kills, **settings):
+    """Kill until it has happened so often, in as many runs as that takes; every one must equal the reference."""
+    reference = reference_of(zygote, folder, search, **settings)
     killed, attempt, length = 0, 0, 0.5 * seconds_of(reference)
-    while killed < KILLS:
-        path = killing.make_run(tmp_path / f"killed-{attempt}", search, **settings)
-        count, wrong = killing.kill_until(zygote, reference, path, dice(attempt), KILLS, length)
+    while killed < kills:
+        path = killing.make_run(folder / f"killed-{attempt}", search, **settings)
+        count, wrong = killing.kill_until(zygote, reference, path, dice(attempt), kills, length)
         assert wrong == []
         killed, attempt = killed + count, attempt + 1
+
+
+@pytest.mark.parametrize("search", killing.searches())
+def test_killed_run_equals_the_uninterrupted_one(search, zygote, tmp_path):
+    kill_often(zygote, tmp_path, search, KILLS, env="FlakyEnv", checkpoint_stages=search in ("gibo", "ddpgn"))
+
+
+@pytest.mark.parametrize("search", ["abs@cpu", "snes"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS["policy"] if kind != "linear-tanh"])
+def test_killed_run_with_every_class_of_policies_equals_the_uninterrupted_one(search, kind, zygote, tmp_path):
+    """What a class draws and the normaliser of its inputs must survive; the linear one is in the test above."""
+    small = {"fourier": {"features": 3}, "radial": {"features": 3}, "mlp": {"hidden": (3,)}}.get(kind, {})
+    config = killing.tiny_config(search, policy=find("policy", kind)(**small))
+    kill_often(zygote, tmp_path, search, 2, env="FlakyEnv", config=config, episodes=16)
 
 
 def test_killed_run_with_limits_equals_the_uninterrupted_one(zygote, tmp_path):

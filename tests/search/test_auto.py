@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -101,6 +102,34 @@ def test_the_newest_row_counts(which: Any, tmp_path: Path) -> None:
 
 
 # ---- choosing ----------------------------------------
+
+
+def test_one_command_makes_every_cell_of_the_tables(which: Any) -> None:
+    made = {(job.search.partition("-")[0], job.task, mark) for job in which.jobs(which.EVERY) for mark in job.all_marks}
+    rows = [(task, mark) for task in which.OWN for mark in (30, 60, 100)]
+    rows += [(task, mark) for task in which.MUJOCO for mark in (100, 300)]
+    assert {(search, *row) for search in which.SEARCHES for row in rows} <= made
+    assert {task for search, task, _ in made if search == which.UNTRAINED} == set(which.WEIGHTS)
+    assert all(job.seed in range(300, 305) for job in which.jobs(["abs"]))
+
+
+def test_a_forgotten_search_is_made_again_and_no_other(
+    which: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        which, "FILES", [Path(shutil.copy(file, tmp_path / str(n))) for n, file in enumerate(which.FILES)]
+    )
+    before = which.read_rows(which.FILES)
+    which.run_missing(["snes", "cma"], dry_run=True)
+    assert capsys.readouterr().out == "0 runs are missing\n"
+    which.forget(["snes"])
+    capsys.readouterr()
+    which.run_missing(["snes", "cma"], dry_run=True)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{len(which.jobs(['snes']))} runs are missing"
+    assert all(line.startswith("snes ") for line in said[1:])
+    kept = [row for row in before if row["search"] != "snes" or row["seed"] not in range(300, 305)]
+    assert which.read_rows(which.FILES) == kept
 
 
 def test_the_rule_fits_every_task_and_budget() -> None:

@@ -16,6 +16,7 @@ from abps.errors import ConfigError, ShapeError
 from abps.policies.base import PolicyClass
 from abps.policies.linear import LinearTanh
 from abps.policies.observations import Observations, RawObservations, RunningNormaliser
+from abps.registry import KINDS, find
 from abps.run.checkpoint import checkpoint_paths, load_checkpoint, save_checkpoint
 from abps.search.base import ROLES, Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
@@ -25,12 +26,13 @@ from abps.seeding import episode_seed, generator
 from abps.settings import replace, setting
 from abps.steps.base import Move, StepInput, StepRule
 from abps.tasks.spec import TaskSpec
+from abps.testing import check_search
 from abps.trajectory import Failed
 
 SMALLER = {
     "directions": 3, "top": 2, "step": 0.05, "noise": 0.05, "centre_episodes": 2, "probes": 3, "window": 6, "starts": 4,
     "max_steps": 100, "members": 3, "replay": 1500, "transitions": 1000, "size": 24,
-    "candidates": 40, "functions": 20, "first_points": 4, "refit": 8,
+    "candidates": 40, "functions": 20, "first_points": 4, "refit": 8, "features": 5, "hidden": (3,),
 }  # fmt: skip
 """Numbers by the name of their setting, wherever a search has it."""
 
@@ -133,7 +135,7 @@ def smaller(part: Any) -> Any:
         value = getattr(part, item.name)
         if is_dataclass(value):
             changes[item.name] = smaller(value)
-        elif item.name in SMALLER and isinstance(value, int | float):
+        elif item.name in SMALLER and isinstance(value, int | float | tuple):
             changes[item.name] = SMALLER[item.name]
     return replace(part, **changes)
 
@@ -221,6 +223,14 @@ def test_a_state_saved_and_loaded_goes_on_bit_for_bit(name: str, lab: Any) -> No
     for other in (search, copy):
         lab.iterate(other, task, 2)
     assert lab.difference(lab.saved(search), lab.saved(copy)) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS["policy"])
+def test_every_class_of_policies_goes_on_bit_for_bit(name: str, kind: str, lab: Any) -> None:
+    """Saved and loaded between any two stages, with failures among the episodes."""
+    task = lab.lqr()
+    config: Any = smaller(search_config(name, task.spec.name))
+    check_search(replace(config, policy=smaller(find("policy", kind)())), task)
 
 
 def test_a_state_is_of_plain_types_and_survives_a_checkpoint(name: str, lab: Any, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from abps.cli import main
-from abps.cli.study_view import LiveView
+from abps.cli import main, study_view
+from abps.cli.study_view import LineView, LiveView
 from abps.errors import RunError
 from abps.run.config import RunConfig
 from abps.run.directory import RunSettings, claim, create_directory
@@ -266,3 +266,27 @@ def test_the_live_table_of_a_study(tmp_path: Path) -> None:
     # The second cell was started but holds no lock yet; brackets in a message are not read as markup.
     assert all(words in shown for words in ("1 running", "2 waiting", "ars step=0.1", "0/30", "2 local processes"))
     assert "no [torque]" in shown
+
+
+def test_lines_say_running_when_a_cell_begins_and_not_when_it_is_queued(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Ray takes all cells at once, and runs as many as it has cores."""
+    monkeypatch.setattr(study_view, "REFRESH", 0.0)
+    search = search_config("ars", "pendulum")
+    wanted = RunSettings(task_config("pendulum"), "ars", search, BudgetConfig(episodes=30), RunConfig(), 0)
+    cells = [Cell(n, tmp_path / f"cell-{n}", replace(wanted, seed=n)) for n in range(2)]
+    view, schedule = LineView(), Schedule(cells, LocalExecutor(jobs=2))
+    for item in schedule.states:
+        item.state = "running"
+        view.change(item)
+    view.tick(schedule)
+    assert capsys.readouterr().err == ""  # Both are queued.
+    create_directory(cells[1].path, cells[1].settings)
+    with claim(cells[1].path):
+        view.tick(schedule)
+        view.tick(schedule)
+    for item in schedule.states:
+        item.state = "done"
+        view.change(item)
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    first, second = (cell.name for cell in cells)
+    assert lines == [f"{second}: running", f"{first}: done", f"{second}: done after 0 s"]

@@ -8,6 +8,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
+from abps.study.cells import is_locked
 from abps.study.progress import Follower, Snapshot
 from abps.study.schedule import CellState, Schedule
 from abps.study.watch import overview
@@ -45,19 +46,33 @@ class SilentView:
 class LineView:
     """One line per event, for log files."""
 
+    def __init__(self) -> None:
+        self._queued: dict[str, CellState] = {}
+        self._began: dict[str, float] = {}
+        self._looked = 0.0
+
     def begin(self, schedule: Schedule) -> None:
         done = schedule.count("done")
         self._print(f"{count(len(schedule.states), 'cell')}, {done} done already; {schedule.executor.describe()}")
 
     def change(self, item: CellState) -> None:
-        took = (
-            f" after {duration(time.monotonic() - item.started)}"
-            if item.state in ("done", "failed") and item.started
-            else ""
-        )
+        if item.state == "running":  # A cluster may only have queued it: `tick` sees when it begins.
+            self._queued[item.cell.name] = item
+            return
+        self._queued.pop(item.cell.name, None)
+        began = self._began.pop(item.cell.name, None)
+        took = "" if began is None else f" after {duration(time.monotonic() - began)}"
         self._print(f"{item.cell.name}: {item.state}{took}" + (f" ({item.message})" if item.message else ""))
 
-    def tick(self, schedule: Schedule) -> None: ...
+    def tick(self, schedule: Schedule) -> None:
+        if time.monotonic() - self._looked < REFRESH:
+            return
+        self._looked = time.monotonic()
+        for name, item in list(self._queued.items()):
+            if is_locked(item.cell.path):
+                del self._queued[name]
+                self._began[name] = self._looked
+                self._print(f"{name}: running")
 
     def close(self) -> None: ...
 

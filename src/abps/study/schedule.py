@@ -32,7 +32,6 @@ class CellState:
     skipped: bool = False
     """It was finished before this study began."""
     deaths: int = 0
-    started: float = 0.0
 
 
 @dataclass
@@ -94,7 +93,6 @@ class Schedule:
                 self._set(item, {"done": "done", "running": "elsewhere"}.get(there.state, "failed"), there.detail)
                 continue
             self.executor.start(item.cell)
-            item.started = time.monotonic()
             self._set(item, "running")
             room -= 1
 
