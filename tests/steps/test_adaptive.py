@@ -109,7 +109,7 @@ def test_after_going_back_a_policy_that_was_run_is_left_for_a_look_elsewhere():
     assert 0.55 < lengths.max() <= 0.6
     assert np.abs((ways / lengths[:, None]).mean(axis=0)).max() < 3.0 / np.sqrt(len(ways))  # No direction is favoured.
     assert np.array_equal(moves[3].ahead, probe(rule, seen, 3).ahead)
-    for other in (replace(rule, repeats=2), replace(rule, elsewhere_most=1)):
+    for other in (replace(rule, repeats=2), replace(rule, few_parameters=1)):
         again = probe(other, seen, 0)
         assert np.array_equal(again.ahead, CENTRE)
         assert not again.memory.looked_ahead
@@ -185,6 +185,16 @@ def test_it_goes_back_only_above_the_doubt(doubt):
     assert any(gone) == (doubt < 0.99)
 
 
+def test_many_parameters_want_more_certainty_before_it_goes_back():
+    """The same window: gone back from as one of few parameters, stayed at as one of many, unless that is surer still."""
+    given = model(([0.2, -0.3], "centre", 0.9), slope=(0.0, 0.0), noise=0.5)
+    probability = float(given.better(np.array([[0.2, -0.3]]))[1][0])
+    for few, many, back in ((2, 0.999, True), (1, 0.999, False), (1, probability - 1e-6, True)):
+        rule = replace(RULE, doubt=probability - 1e-6, doubt_many=many, few_parameters=few)
+        move = rule(StepInput(given, memory=AdaptiveMemory(length=0.2, last=SLOPE)))
+        assert (move.go_to is not None) == back
+
+
 def test_only_the_newest_policies_and_the_best_so_far_are_candidates():
     """Beside the centre so many others; an older one only when it is remembered as the best."""
     old, newer = EARLIER, ([0.25, -0.25], "centre", -0.5)
@@ -226,6 +236,7 @@ def test_the_memory_is_saved_and_restored():
         {"shortest": 0.5},
         {"longest": 0.05},
         {"doubt": 0.4},
+        {"doubt_many": 1.0},
         {"shrink": 0.0},
         {"candidates": 0},
         {"jump": 0.5},

@@ -36,7 +36,7 @@ STATE_CLIP, ACTION_CLIP = 5.0, 5.0
 """Standardised states and departures are clipped at ± this."""
 SPREAD_FLOOR = 1e-3
 """Smallest spread of the departures: where data hardly leave the centre's actions, differences are not blown up."""
-MOST_SQUARES = 14
+MOST_SQUARES = 20
 """Products of states are used up to so many observations."""
 STEPS_PER_FEATURE, FEWEST_FEATURES = 12, 8
 CONSTANT_RIDGE = 1e-6
@@ -55,13 +55,13 @@ class EpisodicLstd(CriticsPart):
 
     episodes: int = setting(24, "newest episodes that are learned from", common=True)
     gammas: tuple[float, ...] = setting((0.95, 0.99), "discounts γ of the members")
-    traces: tuple[float, ...] = setting((0.6,), "decays γλ of the eligibility traces of the members")
+    traces: tuple[float, ...] = setting((0.0,), "decays γλ of the eligibility traces of the members")
     value_ridges: tuple[float, ...] = setting(
         (3.0, 300.0), "ridge strengths of the state's value, in steps' worth of data: weaker the more steps there are"
     )
     slope_ridge: float = setting(0.3, "ridge strength of the advantage's slopes")
     quadratic_ridge: float = setting(1.0, "ridge strength of the advantage's quadratic terms")
-    features: int = setting(256, "random features of the state's value, at most")
+    features: int = setting(128, "random features of the state's value, at most")
     off_policy_scale: float = setting(0.15, "departure, in halves of the range, at which a step counts half")
     rows: int = setting(8000, "steps that are used, about; of more, blocks in a row are left out evenly")
     replay: int = setting(100_000, "capacity of the replay ring in transitions")

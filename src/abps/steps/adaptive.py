@@ -5,10 +5,10 @@ The length grows while successive directions agree and shrinks when they turn (a
 single returns hardly touches it). Returns decide two things only, through the posterior of J over all recent policies:
 
 - **jump**: a probe farther along the last step is probably better than the centre: it becomes the centre;
-- **retreat**: one of the last centres is probably better than this one: go back there, with a shorter length. The next
-  probe then runs that policy, if it has only been seen along paths (or has many parameters, so that its own luck does
-  not hold the search for long); else it looks elsewhere, in a random direction, as
-  the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A length
+- **retreat**: one of the last centres is probably better than this one (almost surely, with many parameters): go back
+  there, with a shorter length. The next probe then runs that policy, if it has only been seen along paths (or has many
+  parameters, so that its own luck does not hold the search for long); else it looks elsewhere, in a random direction,
+  as the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A length
   that going back has worn down to `shortest` starts anew at `first_length`.
 
 After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
@@ -54,6 +54,9 @@ class AdaptiveAscent(StepRule):
     rate: float = setting(0.5, "the length is multiplied by exp(rate·(cosine of successive directions − target))")
     target: float = setting(0.2, "cosine of successive directions at which the length stays")
     doubt: float = setting(0.8, "go back when an earlier centre is better with more than this probability")
+    doubt_many: float = setting(
+        0.95, "the same with more than `few_parameters`, where going back only costs: nothing is looked at elsewhere"
+    )
     shrink: float = setting(0.7, "factor of the length when going back")
     candidates: int = setting(12, "newest policies among which, and the best so far, the best is looked for")
     jump: float = setting(2.5, "a probe looks ahead at so many times the last step; 0: none")
@@ -62,7 +65,7 @@ class AdaptiveAscent(StepRule):
     repeats: int = setting(1, "a policy gone back to is run at rest so often before a probe looks elsewhere")
     elsewhere_low: float = setting(0.2, "such a probe looks at least so far: change of the actions")
     elsewhere_high: float = setting(1.0, "and at most so far")
-    elsewhere_most: int = setting(
+    few_parameters: int = setting(
         40, "parameters up to which probes look elsewhere; with more, random directions show too little"
     )
 
@@ -70,7 +73,8 @@ class AdaptiveAscent(StepRule):
 
     def __post_init__(self) -> None:
         require(0 < self.shortest <= self.first_length <= self.longest, "need 0 < shortest <= first_length <= longest")
-        require(0.5 <= self.doubt < 1 and 0 < self.shrink <= 1, "need 0.5 <= doubt < 1 and 0 < shrink <= 1")
+        require(0.5 <= self.doubt < 1 and 0.5 <= self.doubt_many < 1, "doubt and doubt_many must be in [0.5, 1)")
+        require(0 < self.shrink <= 1, "shrink must be in (0, 1]")
         require(self.candidates >= 1 and self.rate >= 0, "need candidates >= 1 and rate >= 0")
         require(self.repeats >= 0, "repeats must not be negative")
         require(0 < self.elsewhere_low <= self.elsewhere_high, "need 0 < elsewhere_low <= elsewhere_high")
@@ -88,7 +92,8 @@ class AdaptiveAscent(StepRule):
         known = _known_policies(near, self.candidates, memory.believed)
         mean, better = given.model.better(near.coordinates.to_chart(known))
         best = int(np.argmax(mean))
-        if better[best] > self.doubt and not memory.retreated:
+        doubt = self.doubt if len(near.theta) <= self.few_parameters else self.doubt_many
+        if better[best] > doubt and not memory.retreated:
             length = memory.length * self.shrink
             length = length if length > self.shortest else self.first_length
             memory = replace(memory, last=None, length=length, retreated=True)
@@ -134,7 +139,7 @@ class AdaptiveAscent(StepRule):
         """Parameters (d,) in a random direction of the chart, at a random distance; None: run the centre first."""
         if (
             rng is None
-            or len(near.theta) > self.elsewhere_most
+            or len(near.theta) > self.few_parameters
             or _runs_at_rest(near, near.centre.parameters) < self.repeats
         ):
             return None
