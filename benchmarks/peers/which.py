@@ -19,6 +19,7 @@ the best search's improvement it has. Where no search is above the untrained pol
 """
 
 import argparse
+import itertools
 import json
 import math
 import re
@@ -81,10 +82,6 @@ class Job(NamedTuple):
     task: str
     marks: str
     seed: int
-
-    @property
-    def key(self) -> Key:
-        return self.search, self.task, self.seed, max(self.all_marks)
 
     @property
     def all_marks(self) -> list[int]:
@@ -154,10 +151,23 @@ def jobs(searches: Iterable[str]) -> list[Job]:
     return found
 
 
+def missing_jobs(searches: Iterable[str], rows: Iterable[dict[str, Any]]) -> list[Job]:
+    """What is not run yet: a search's task is done with all marks on any `SEEDS` seeds from `FIRST_SEED` on."""
+    done: dict[tuple[str, str], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for row in rows:
+        if row["seed"] >= FIRST_SEED:
+            done[row["search"], row["task"]][row["seed"]] |= set(map(int, row["returns"]))
+    missing: list[Job] = []
+    for (search, task), found in itertools.groupby(jobs(searches), key=lambda job: (job.search, job.task)):
+        wanted = list(found)
+        have = {seed for seed, marks in done[search, task].items() if marks >= set(wanted[0].all_marks)}
+        missing += [job for job in wanted if job.seed not in have][: max(SEEDS - len(have), 0)]
+    return missing
+
+
 def run_missing(searches: Iterable[str], *, dry_run: bool) -> None:
     """Carry out what is missing, or only say what that is."""
-    known = {key_of(row) for row in read_rows(FILES)}
-    missing = [job for job in jobs(searches) if job.key not in known]
+    missing = missing_jobs(searches, read_rows(FILES))
     print(f"{len(missing)} runs are missing", flush=True)
     for job in missing:
         if dry_run:
@@ -167,11 +177,13 @@ def run_missing(searches: Iterable[str], *, dry_run: bool) -> None:
 
 
 def forget(searches: Iterable[str]) -> None:
-    """Drop the rows that `run` would make; rows of other seeds and searches stay."""
-    dropped = {job.key for job in jobs(searches)}
+    """Drop the rows that the tables are made of; other searches, and seeds that settings were chosen on, stay."""
+    dropped = {(job.search, job.task) for job in jobs(searches)}
     for file in FILES:
         lines = file.read_text().splitlines(keepends=True)
-        kept = [line for line in lines if key_of(json.loads(line)) not in dropped]
+        rows = [json.loads(line) for line in lines]
+        gone = [(row["search"], row["task"]) in dropped and row["seed"] >= FIRST_SEED for row in rows]
+        kept = [line for line, dropped_too in zip(lines, gone, strict=True) if not dropped_too]
         file.write_text("".join(kept))
         print(f"{len(lines) - len(kept)} rows less in {file}")
 

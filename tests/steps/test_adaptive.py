@@ -186,7 +186,7 @@ def test_it_goes_back_only_above_the_doubt(doubt):
 
 
 def test_many_parameters_want_more_certainty_before_it_goes_back():
-    """The same window: gone back from as one of few parameters, stayed at as one of many, unless that is surer still."""
+    """The same window: gone back from as one of few parameters, not as one of many, unless that is surer still."""
     given = model(([0.2, -0.3], "centre", 0.9), slope=(0.0, 0.0), noise=0.5)
     probability = float(given.better(np.array([[0.2, -0.3]]))[1][0])
     for few, many, back in ((2, 0.999, True), (1, 0.999, False), (1, probability - 1e-6, True)):

@@ -8,8 +8,8 @@ single returns hardly touches it). Returns decide two things only, through the p
 - **retreat**: one of the last centres is probably better than this one (almost surely, with many parameters): go back
   there, with a shorter length. The next probe then runs that policy, if it has only been seen along paths (or has many
   parameters, so that its own luck does not hold the search for long); else it looks elsewhere, in a random direction,
-  as the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A length
-  that going back has worn down to `shortest` starts anew at `first_length`.
+  as the critics' own had led nowhere. It may be jumped to like a probe ahead, which gets searches off plateaus. A
+  length that going back has worn down to `shortest` starts anew at `first_length`.
 
 After either, the critics are fitted at the new centre and the rule is asked again. Shapes: d parameters, all in the
 chart.
