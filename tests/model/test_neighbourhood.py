@@ -116,6 +116,15 @@ def test_clipped_returns_keep_a_runaway_from_outweighing_all_others():
     np.testing.assert_array_equal(equal.returns, np.full(3, 7.0))
 
 
+def test_clipping_does_not_hide_falls_when_most_episodes_last_to_the_end():
+    """With the interquartile range at 0 the others set the scale; a single runaway among them is still cut."""
+    held = [point(k, "centre", (1000.0,)) for k in range(12)]
+    falls = [point(12 + k, "probe", (value,)) for k, value in enumerate((10.0, 60.0, -90_000.0))]
+    clipped = around(*held, *falls, clip_returns=True).returns
+    np.testing.assert_array_equal(clipped[:14], [1000.0] * 12 + [10.0, 60.0])
+    assert clipped[14] == 1000.0 - 3.0 * 990.0
+
+
 def test_the_change_of_actions_is_the_weighted_root_mean_square():
     seen = visits(0)
     near = around(point(0.2, "centre", visits=seen))

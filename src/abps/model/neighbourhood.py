@@ -19,6 +19,7 @@ __all__ = ["Neighbourhood", "visits_of"]
 CLIP = 3.0
 """Clipped returns stay within so many interquartile ranges of the quartiles."""
 ROUNDING = 1e-9
+"""Returns closer than this share of the largest are alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +88,12 @@ class Neighbourhood:
         returns = np.array([point.value for point in self.entries]) / self.scale
         if not self.clip_returns:
             return returns
-        low, high = np.quantile(returns, [0.25, 0.75])
-        reach = CLIP * max(high - low, ROUNDING * float(np.abs(returns).max()))
-        return np.clip(returns, low - reach, high + reach)
+        low, middle, high = np.quantile(returns, [0.25, 0.5, 0.75])
+        reach, rounding = high - low, ROUNDING * float(np.abs(returns).max())
+        if reach <= rounding:  # Most are alike, such as episodes that lasted to the end: the others say how far is far.
+            departures = np.abs(returns - middle)
+            reach = float(np.median(departures[departures > rounding])) if np.any(departures > rounding) else rounding
+        return np.clip(returns, low - CLIP * reach, high + CLIP * reach)
 
     @cached_property
     def counts(self) -> Array:
