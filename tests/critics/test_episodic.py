@@ -267,6 +267,22 @@ def test_a_few_dozen_transitions_are_enough_to_go_on(part: EpisodicLstd, count: 
         assert np.isfinite(found).all()
 
 
+def test_what_most_episodes_end_with_is_no_runaway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A goal or a crash is one reward of an episode: in most of them it counts in full, in one of eight it is cut."""
+    rewards, last = np.zeros(400), np.zeros(400, dtype=bool)
+    last[49::50] = True
+    rewards[last] = -100.0
+    low, high, unit = episodic._reward_range(rewards, rewards, last)
+    assert low <= -100.0
+    assert high == -low
+    assert unit < 1e-3  # Nearly all rewards are alike: without the ends they would be cut at three of these.
+    rewards[last] = 0.0
+    rewards[399] = -1e6
+    assert episodic._reward_range(rewards, rewards, last)[0] > -1e-3
+    monkeypatch.setattr(episodic, "RUNAWAYS", 0.0)  # Negative control: every episode is believed.
+    assert episodic._reward_range(rewards, rewards, last)[0] == -1e6
+
+
 def test_rewards_that_never_change() -> None:
     """Nothing to learn from rewards of zero; a constant one teaches values that are finite."""
     case, rng = problem(), np.random.default_rng(10)

@@ -46,7 +46,9 @@ BLOCK = 100
 TRIM, STILL = 0.02, 1e-6
 """Quantiles at which states are trimmed before their scale is measured; spreads below `STILL` count as one."""
 REWARD_QUANTILE, REWARD_REACH = 0.05, 3.0
-"""Rewards are clipped at their median ± `REWARD_REACH` times the range between these quantiles."""
+"""Rewards are clipped at their median ± `REWARD_REACH` times the range between these quantiles, or farther away."""
+RUNAWAYS = 0.25
+"""Share of the episodes whose largest departures from the median reward may be clipped."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +214,16 @@ class EpisodicCritics(Critics):
         taken = Transitions._make(part[places.ravel()] for part in data)
         used = real.ravel()
         memory.mean, memory.std = _robust_scale(taken.states[used])
-        rewards = (taken.rewards.astype(np.float64) - self.objective.shift) / memory.reward_scale
-        low, high, unit = _reward_range(rewards[used])
+        rewards = self._scaled(taken.rewards)
+        low, high, unit = _reward_range(rewards[used], self._scaled(data.rewards), data.last)
         departures = self._departures(taken.states, taken.actions)
         spread = np.maximum(np.sqrt(np.mean(np.square(departures[used]), axis=0)), SPREAD_FLOOR)
         rows = self._rows(taken, departures, spread, np.clip(rewards, low, high) / unit, real)
         systems, targets, squares = self._sums(rows)
         return self._solve(systems, targets, squares, spread, unit, rows.following.shape[2], int(used.sum()))
+
+    def _scaled(self, rewards: NDArray[np.floating]) -> Array:
+        return (rewards.astype(np.float64) - self.objective.shift) / self.memory.reward_scale
 
     def _rows(
         self, taken: Transitions, departures: Array, spread: Array, rewards: Array, real: NDArray[np.bool_]
@@ -326,8 +331,14 @@ def _robust_scale(states: NDArray[np.floating]) -> tuple[Array, Array]:
     return mean, np.where(std > STILL * np.maximum(1.0, np.abs(mean)), std, 1.0)
 
 
-def _reward_range(rewards: NDArray[np.floating]) -> tuple[float, float, float]:
-    """Where rewards are clipped, and their unit: the range of the usual ones."""
-    low, middle, high = np.quantile(rewards.astype(np.float64), [REWARD_QUANTILE, 0.5, 1.0 - REWARD_QUANTILE])
+def _reward_range(usual: Array, rewards: Array, last: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Where rewards are clipped, and their unit, the range of the usual ones.
+
+    What more than a quarter of the episodes have is not clipped, however rare it is within them: a goal, a crash.
+    """
+    low, middle, high = np.quantile(usual, [REWARD_QUANTILE, 0.5, 1.0 - REWARD_QUANTILE])
     unit = max(float(high - low), 1e-6 * max(1.0, abs(float(middle))))
-    return float(middle) - REWARD_REACH * unit, float(middle) + REWARD_REACH * unit, unit
+    starts = np.flatnonzero(np.concatenate([[True], last[:-1]]))
+    rarest = np.maximum.reduceat(np.abs(rewards - middle), starts)
+    reach = max(REWARD_REACH * unit, float(np.quantile(rarest, 1.0 - RUNAWAYS)))
+    return float(middle) - reach, float(middle) + reach, unit
