@@ -41,6 +41,7 @@ SHOWN_ELSEWHERE = {
     "PopulationConfig.reward_shift": "tests/search/test_population.py, what is compared",
     "CmaEs.population": "tests/strategies/test_cma_es.py",
     "CmaEs.restarts": "tests/strategies/test_cma_es.py",
+    "AdaptiveAscent.doubt_many": "tests/steps/test_adaptive.py, many parameters want more certainty",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",
 }
 STAGES = 9
