@@ -36,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "4000 steps": {"rows": 4000},
     "16000 steps": {"rows": 16_000},
-    "128 features": {"features": 128},
+    "256 features": {"features": 256},
     "512 features": {"features": 512},
     "γ 0.99 alone": {"gammas": (0.99,)},
     "γ 0.95 alone": {"gammas": (0.95,)},
