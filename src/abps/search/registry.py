@@ -62,7 +62,7 @@ SEARCHES: dict[str, SearchEntry] = {
     "abs": SearchEntry(
         "abps.search.recipes:abs_recipe",
         "Augmented Bayesian Search (the paper)",
-        "the default: first or level with the first on most tasks up to 100 episodes, at any number of weights",
+        "the default: first or level with the first on most tasks, up to 100 episodes, of any size",
     ),
     "mpd": SearchEntry(
         "abps.search.recipes:mpd",
