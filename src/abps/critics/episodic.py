@@ -4,11 +4,12 @@ Q(s, a) = V(s) + A(s, u), with u the departure from the centre's action in halve
 
     V = [1 | x | relu(Wx) | x_i x_j]·v,        A = u ⊗ (1, x)·w + u_i u_j·q,        x the standardised, clipped state.
 
-Each pair of a discount γ and a decay γλ of the traces gives one system of LSTD(λ) (Boyan 2002), solved with each of the
-value ridges; systems with the same decay share their products. Short and long reaches err on different tasks: a short γ
-sees the next second without noise, a long one what follows. The number of random features grows with the number of
-steps. Rewards are clipped to a few times their usual spread, so that one runaway episode does not outweigh all others;
-steps far from the centre's actions count less, as a quadratic fits them worse.
+Each pair of a discount γ and a decay γλ of the traces (0 by default: one-step targets) gives one system of LSTD(λ)
+(Boyan 2002), solved with each of the value ridges; systems with the same decay share their products. Short and long
+reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number of
+random features grows with the number of steps. Rewards are clipped to a few times their usual spread, or to what a
+quarter of the episodes go beyond, so that one runaway episode does not outweigh all others; steps far from the centre's
+actions count less, as a quadratic fits them worse.
 
 Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 """
