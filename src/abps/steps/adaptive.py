@@ -66,7 +66,7 @@ class AdaptiveAscent(StepRule):
     elsewhere_low: float = setting(0.2, "such a probe looks at least so far: change of the actions")
     elsewhere_high: float = setting(1.0, "and at most so far")
     few_parameters: int = setting(
-        40, "parameters up to which probes look elsewhere and `doubt` holds; with more, random directions show too little"
+        40, "parameters up to which probes look elsewhere and `doubt` holds; with more, such probes show too little"
     )
 
     memory_type: ClassVar[type] = AdaptiveMemory
