@@ -20,6 +20,7 @@ BASES = {
     "observations": "abps.policies.observations.Observations",
     "critics": "abps.critics.base.CriticsPart",
     "features": "abps.critics.lstd_config.FeatureMap",
+    "improvement": "abps.critics.improvement.Improvement",
     "chart": "abps.model.chart.Chart",
     "kernel": "abps.model.kernel.Kernel",
     "prior": "abps.model.prior.Prior",
@@ -28,6 +29,7 @@ BASES = {
     "probing": "abps.acquisition.probing.Probing",
     "step": "abps.steps.base.StepRule",
     "plan": "abps.search.plan.Plan",
+    "restarts": "abps.search.restarts.Restarts",
     "strategy": "abps.strategies.base.Strategy",
     "optimiser": "abps.optimisers.base.Optimiser",
 }
@@ -60,6 +62,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "split": "abps.critics.lstd_config:Split",
         "relu": "abps.critics.lstd_config:Relu",
         "quadratic": "abps.critics.lstd_config:Quadratic",
+    },
+    "improvement": {
+        "none": "abps.critics.improvement:NoImprovement",
+        "networks": "abps.critics.improvement:TwinNetworks",
     },
     "chart": {
         "identity": "abps.model.chart:Identity",
@@ -101,6 +107,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "plan": {
         "centre-then-probes": "abps.search.plan:CentreThenProbes",
         "paths": "abps.search.plan:PathsAroundCentre",
+    },
+    "restarts": {
+        "none": "abps.search.restarts:NoRestarts",
+        "when-stuck": "abps.search.restarts:RestartWhenStuck",
     },
     "strategy": {
         "cma": "abps.strategies.cma_es:CmaEs",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from abps.critics.improvement import TwinNetworks
 from abps.critics.lstd_config import Lstd, Quadratic, Relu
 from abps.errors import AbpsError
 from abps.model.aggregation import Marginal
@@ -23,6 +24,7 @@ from abps.policies.observations import RunningNormaliser
 from abps.search.base import SearchConfig
 from abps.search.plan import CentreThenProbes
 from abps.search.registry import search_config
+from abps.search.restarts import RestartWhenStuck
 from abps.settings import Part, replace
 from abps.state import save
 
@@ -42,6 +44,8 @@ SHOWN_ELSEWHERE = {
     "CmaEs.population": "tests/strategies/test_cma_es.py",
     "CmaEs.restarts": "tests/strategies/test_cma_es.py",
     "AdaptiveAscent.doubt_many": "tests/steps/test_adaptive.py, many parameters want more certainty",
+    "RestartWhenStuck.rise": "tests/search/test_restarts.py, a finer rise",
+    "RestartWhenStuck.certainty": "tests/search/test_restarts.py, the champion stays",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",
 }
 STAGES = 9
@@ -78,6 +82,15 @@ def compositions() -> dict[str, SearchConfig]:
         "quadratic": replace(paper, prior=replace(lstd, critics=replace(lstd.critics, features=Quadratic()))),
         "fast": replace(
             fast, plan=replace(fast.plan, first_paths=3, window=8, path_scale_low=0.95, path_scale_high=1.05)
+        ),
+        "networks": replace(
+            fast,
+            prior=replace(
+                fast.prior,
+                improvement=TwinNetworks(few_parameters=5, transitions=80, steps_first=64, steps=64, width=8, batch=8),
+            ),
+            plan=replace(fast.plan, first_paths=3, window=8),
+            restarts=RestartWhenStuck(patience=3, rise=0.5),
         ),
         "model": replace(
             fast,

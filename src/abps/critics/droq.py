@@ -41,7 +41,7 @@ SLOPE_CHUNK = 256
 
 PROGRAM = (
     *("members", "width", "depth", "batch", "target", "dropout", "dropout_target"),
-    *("learning_rate", "polyak", "polyak_every"),
+    *("learning_rate", "polyak", "polyak_every", "output"),
 )
 """Settings that the compiled loop depends on."""
 
@@ -105,6 +105,11 @@ class DroqCritics(Critics):
     def update(self, replay: Replay) -> FitReport:
         return self._fit(replay, self.config.steps_probe)
 
+    def follow(self, centre: Policy, replay: Replay, steps: int) -> FitReport:
+        """Learn on for a few steps about another policy; optimisers and the scale of the inputs stay as they are."""
+        self._centre = centre
+        return self._fit(replay, steps)
+
     def q(self, states: NDArray[np.floating], actions: NDArray[np.floating]) -> Array:
         from abps.critics.training import predict
 
@@ -163,7 +168,9 @@ class DroqCritics(Critics):
         for start in range(0, max(len(inputs), 1), size):
             part = inputs[start : start + size]
             padded = np.pad(part, ((0, size - len(part)), (0, 0)))  # A fixed shape compiles once.
-            parts.append(np.asarray(program(networks, padded), dtype=np.float64)[:, : len(part)])
+            parts.append(
+                np.asarray(program(networks, padded, self.config.output == "tanh"), dtype=np.float64)[:, : len(part)]
+            )
         return np.concatenate(parts, axis=1)
 
     def _initialise(self, member: int) -> None:

@@ -29,6 +29,7 @@ class Droq(CriticsPart):
     steps_probe: int = setting(5000, "gradient steps after a probe")
     steps_centre: int = setting(10_000, "gradient steps after a new centre")
     target: Literal["min", "mean"] = setting("min", "min (the paper) or mean of the pair in the TD target")
+    output: Literal["tanh", "linear"] = setting("tanh", "output unit: tanh (the published networks) or linear")
     clip: float = setting(5.0, "standardised observations are clipped at ± this; 0: never")
 
     def __post_init__(self) -> None:

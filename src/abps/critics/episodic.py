@@ -67,7 +67,7 @@ class EpisodicLstd(CriticsPart):
     features: int = setting(128, "random features of the state's value, at most")
     off_policy_scale: float = setting(0.15, "departure, in halves of the range, at which a step counts half")
     rows: int = setting(8000, "steps that are used, about; of more, blocks in a row are left out evenly")
-    replay: int = setting(100_000, "capacity of the replay ring in transitions")
+    replay: int = setting(300_000, "capacity of the replay ring in transitions")
 
     def __post_init__(self) -> None:
         for name in ("episodes", "features", "rows", "replay"):

@@ -48,7 +48,7 @@ class Network(NamedTuple):
     """(): bias of the output unit."""
 
 
-def forward(network: Network, inputs: Any, masks: Any, xp: ModuleType) -> Any:
+def forward(network: Network, inputs: Any, masks: Any, xp: ModuleType, squash: bool = True) -> Any:
     """Q (m,) at (m, i) inputs. `masks` are (m, h) dropout factors, one per hidden layer, or None for predictions."""
     outputs = inputs
     for place, layer in enumerate(network.hidden):
@@ -60,7 +60,8 @@ def forward(network: Network, inputs: Any, masks: Any, xp: ModuleType) -> Any:
         variance = xp.maximum((linear * linear).mean(axis=1, keepdims=True) - mean * mean, 0.0)
         normed = (linear - mean) * (1.0 / xp.sqrt(variance + NORM_FLOOR))
         outputs = xp.maximum(normed * layer.gain + layer.shift, 0.0)
-    return xp.tanh(outputs @ network.weight + network.bias)
+    output = outputs @ network.weight + network.bias
+    return xp.tanh(output) if squash else output
 
 
 def draw_network(inputs: int, width: int, depth: int, rng: np.random.Generator) -> Network:

@@ -8,6 +8,7 @@ Shapes: c steps per chunk, k critics, b batch, i inputs, h units, l hidden layer
 """
 
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -72,18 +73,18 @@ def compiled_loop(config: Droq) -> Any:
     return jax.jit(run, donate_argnums=0)
 
 
-@jax.jit
-def predict(networks: tuple[Network, ...], inputs: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=2)
+def predict(networks: tuple[Network, ...], inputs: jax.Array, squash: bool) -> jax.Array:
     """Q of every network at (m, i) inputs, without dropout: (2k, m)."""
-    return jnp.stack([forward(network, inputs, None, jnp) for network in networks])
+    return jnp.stack([forward(network, inputs, None, jnp, squash) for network in networks])
 
 
-@jax.jit
-def input_gradients(networks: tuple[Network, ...], inputs: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=2)
+def input_gradients(networks: tuple[Network, ...], inputs: jax.Array, squash: bool) -> jax.Array:
     """∂Q/∂x of every network at (m, i) inputs, without dropout: (2k, m, i)."""
 
     def total(inputs: jax.Array, network: Network) -> jax.Array:
-        return forward(network, inputs, None, jnp).sum()  # A row's value depends on that row only.
+        return forward(network, inputs, None, jnp, squash).sum()  # A row's value depends on that row only.
 
     return jnp.stack([jax.grad(total)(inputs, network) for network in networks])
 
@@ -96,9 +97,9 @@ def _set_flags() -> None:
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{name}={value}".strip()
 
 
-def td_loss(network: Network, inputs: jax.Array, masks: Any, targets: jax.Array) -> jax.Array:
+def td_loss(network: Network, inputs: jax.Array, masks: Any, targets: jax.Array, squash: bool = True) -> jax.Array:
     """Mean squared TD error of one network over a batch. The targets are constants."""
-    return jnp.mean(jnp.square(forward(network, inputs, masks, jnp) - targets))
+    return jnp.mean(jnp.square(forward(network, inputs, masks, jnp, squash) - targets))
 
 
 def _gradient_step(config: Droq, training: Training, pool: jax.Array, data: Chunk) -> Training:
@@ -108,7 +109,10 @@ def _gradient_step(config: Droq, training: Training, pool: jax.Array, data: Chun
     masks = [_masks(config, pool, data.masks[0, number]) for number in networks]
 
     def total(online: tuple[Network, ...]) -> jax.Array:
-        parts = [td_loss(online[n], data.inputs[n // 2], masks[n], targets[n // 2]) for n in networks]
+        parts = [
+            td_loss(online[n], data.inputs[n // 2], masks[n], targets[n // 2], config.output == "tanh")
+            for n in networks
+        ]
         return jnp.sum(jnp.stack(parts))
 
     moments: Any = optax.ScaleByAdamState(training.steps, training.mean, training.square)
@@ -125,7 +129,7 @@ def _targets(config: Droq, training: Training, pool: jax.Array, data: Chunk, cri
     values = []
     for number in (2 * critic, 2 * critic + 1):
         masks = _masks(config, pool, data.masks[1, number]) if config.dropout_target else None
-        values.append(forward(training.target[number], data.next_inputs[critic], masks, jnp))
+        values.append(forward(training.target[number], data.next_inputs[critic], masks, jnp, config.output == "tanh"))
     future = jnp.minimum(*values) if config.target == "min" else 0.5 * (values[0] + values[1])
     return data.rewards[critic] + data.discounts[critic] * future
 

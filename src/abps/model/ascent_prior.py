@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from abps.arrays import Array
 from abps.critics.base import CriticsPart
 from abps.critics.episodic import EpisodicLstd
+from abps.critics.improvement import Improvement, TwinNetworks
 from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.model.advantage import advantage_gradients
@@ -63,6 +64,7 @@ class AscentPrior(Prior):
     """A slope along the critics' direction of ascent; how steep it is, the returns decide."""
 
     critics: CriticsPart = setting(EpisodicLstd(), "the ensemble of action-value functions of the centre")
+    improvement: Improvement = setting(TwinNetworks(), "how far stored data carry the policy between two episodes")
     slope_share: float = setting(1.0, "share of the critics' own slope that is believed beforehand")
     slope_spread: float = setting(1.0, "prior standard deviation of the slope, relative to what is believed")
     start_spread: float = setting(0.7, "prior std of the start values' weight, in spreads of the returns; 0: not used")
@@ -84,6 +86,9 @@ class AscentMemory:
     diverged: int = 0
     agreement: float = 0.0
     slope: float = 0.0
+    target: Array | None = None
+    """Parameters (d,) that the improver went to from the centre."""
+    improver: Any = None
 
 
 class AscentLearner(PriorLearner):
@@ -92,27 +97,49 @@ class AscentLearner(PriorLearner):
     def __init__(self, prior: AscentPrior, space: PolicySpace, objective: Objective, seed: int, timed: Timed) -> None:
         self.prior, self._timed = prior, timed
         self.critics = prior.critics.make(space, objective, seed)
+        self.improver = prior.improvement.make(space, objective, seed)
         self.replay_capacity = prior.critics.replay
         self._memory = AscentMemory()
 
     @property
     def memory(self) -> AscentMemory:  # type: ignore[override]
         """What the critics remember, and the last direction's diagnostics."""
-        self._memory.critics = self.critics.memory
+        self._memory.critics, self._memory.improver = self.critics.memory, self.improver.memory
         return self._memory
 
     @memory.setter
     def memory(self, memory: AscentMemory) -> None:
-        self._memory, self.critics.memory = memory, memory.critics
+        self._memory, self.critics.memory, self.improver.memory = memory, memory.critics, memory.improver
 
     @property
     def weights(self) -> Array | None:
         return None
 
     def new_centre(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
+        with self._timed("improvement"):
+            self._memory.target = self._improved(neighbourhood, stored(replay))
+        self._fit_critics(neighbourhood, replay)
+
+    def gone_back(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
+        """See `PriorLearner.gone_back`: the networks' way led to something worse, so the gradient is followed."""
+        self._memory.target = None
+        self._fit_critics(neighbourhood, replay)
+
+    def _fit_critics(self, near: Neighbourhood, replay: Replay | None) -> None:
         with self._timed("critics"):
-            report = self.critics.start_centre(neighbourhood.centre, stored(replay), neighbourhood.scale)
+            report = self.critics.start_centre(near.centre, stored(replay), near.scale)
         self._memory.diverged = len(report.diverged)
+
+    def _improved(self, near: Neighbourhood, replay: Replay) -> Array | None:
+        """Where the improver goes from the centre (d,), in parameters."""
+        chart = near.coordinates
+
+        def natural(gradient: Array) -> Array | None:
+            move = chart.gradients(gradient)
+            norm = float(np.linalg.norm(move))
+            return chart.to_parameters(chart.centre + move / norm) - near.centre.parameters if norm > SMALLEST else None
+
+        return self.improver.improve(near.centre, replay, natural)
 
     def new_episodes(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
         with self._timed("critics"):
@@ -135,7 +162,11 @@ class AscentLearner(PriorLearner):
 
     def mean(self, neighbourhood: Neighbourhood) -> PriorMean:
         prior, near = self.prior, neighbourhood
+        target = None if self._memory.target is None else near.coordinates.to_chart(self._memory.target)
         ascent = self.ascent(near)
+        if target is not None:
+            move = target - near.theta
+            ascent = ascent._replace(direction=move / max(float(np.linalg.norm(move)), SMALLEST))
         self._memory.agreement, self._memory.slope = ascent.agreement, ascent.slope
         spread = max(float(np.std(near.returns)), SMALLEST)
         slope = min(prior.slope_share * ascent.slope, LARGEST_SLOPE * spread)
@@ -149,7 +180,8 @@ class AscentLearner(PriorLearner):
         weights[0] = slope / unit
         features = Features(np.column_stack(columns), gradient, weights)
         n, d = near.points.shape
-        return PriorMean(np.zeros(n), 0.0, np.zeros(d), features, mean_bound=np.inf, feature_scale=(1.0, 1.0))
+        constant = PriorMean(np.zeros(n), 0.0, np.zeros(d), features, mean_bound=np.inf, feature_scale=(1.0, 1.0))
+        return constant._replace(target=target)
 
     def _control_variates(self, near: Neighbourhood, spread: float) -> list[Array]:
         """Known parts of the returns' noise (n,): values of start states, and whether an episode moved along a path."""

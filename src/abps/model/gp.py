@@ -53,6 +53,9 @@ class PriorMean(NamedTuple):
     features_at: Callable[[Array], Array] | None = None
     """Features at any points (m, d) of the chart → (m, k), when they are known there; None: to first order."""
 
+    target: Array | None = None
+    """Where the critics' own search went (d,), in the chart; None: no such."""
+
     def slope(self) -> Array:
         """∇m(θ) (d,) with features at their prior weights: what is believed of the gradient beforehand."""
         features = self.features
@@ -260,18 +263,27 @@ class Model:
 
     def better(self, points: Array) -> tuple[Array, Array]:
         """Posterior means of J at points (m, d) of the chart, and the probabilities that each is better than θ (m,)."""
-        both, known = np.vstack([points, self.neighbourhood.theta]), self.prior.features_at
-        features, posterior, place = None if known is None else known(both), self.posterior, None
-        if isinstance(self.gp.kernel, OwnDistance):
-            near, n = self.neighbourhood, len(self.neighbourhood.points)
-            kernel, seen = self.gp.embedded(near, near.coordinates.to_parameters(both))
-            # Coordinates beside the chart have no axes of their own: measured and asked points share them.
-            measured, place = (Embedding(*(part[rows] for part in seen)) for rows in (slice(n), slice(n, None)))
-            posterior = self._condition(near.theta, posterior.hyper, self.prior, (kernel, measured))
-        mean, covariance = posterior.joint(both, features, place)
+        mean, covariance = self._joint(np.vstack([points, self.neighbourhood.theta]))
         variance = np.diag(covariance) + covariance[-1, -1] - 2.0 * covariance[:, -1]
         spread = np.sqrt(np.maximum(variance, TINY * self.hyper.signal**2))
         return mean[:-1], ndtr((mean - mean[-1]) / spread)[:-1]
+
+    def value(self, point: Array) -> tuple[float, float]:
+        """Posterior mean and standard deviation of J at a point (d,) of the chart."""
+        mean, covariance = self._joint(point[None])
+        return float(mean[0]), float(np.sqrt(max(covariance[0, 0], 0.0)))
+
+    def _joint(self, points: Array) -> tuple[Array, Array]:
+        """Posterior of J at points (m, d) of the chart: means (m,) and covariances (m, m)."""
+        known, posterior, place = self.prior.features_at, self.posterior, None
+        features = None if known is None else known(points)
+        if isinstance(self.gp.kernel, OwnDistance):
+            near, n = self.neighbourhood, len(self.neighbourhood.points)
+            kernel, seen = self.gp.embedded(near, near.coordinates.to_parameters(points))
+            # Coordinates beside the chart have no axes of their own: measured and asked points share them.
+            measured, place = (Embedding(*(part[rows] for part in seen)) for rows in (slice(n), slice(n, None)))
+            posterior = self._condition(near.theta, posterior.hyper, self.prior, (kernel, measured))
+        return posterior.joint(points, features, place)
 
     def mean_gradient(self) -> Array:
         """∇m(θ) (d,): the prior mean's gradient, with integrated weights at their posterior mean."""

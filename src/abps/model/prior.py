@@ -60,6 +60,10 @@ class PriorLearner(ABC):
     def new_centre(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
         """Learn at a new centre, whose episodes are in the neighbourhood and in the replay."""
 
+    def gone_back(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
+        """Learn at a policy that was run before and is the centre again; no new episodes are there."""
+        self.new_centre(neighbourhood, replay, iteration)
+
     @abstractmethod
     def new_episodes(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
         """Learn on after further episodes at the same centre."""

@@ -10,7 +10,7 @@ GIBO, ABS and the ablation `ddpgn` are different choices (`recipes.py`).
 Shapes: n points in the window, d parameters.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from abps.policies.path import ParameterPath
 from abps.search.base import Answer, Metrics, Proposal, Search, SearchConfig
 from abps.search.budget import BudgetConfig
 from abps.search.plan import AdaptsPaths, CentreThenProbes, Plan, Situation, Stage
+from abps.search.restarts import Attempts, Belief, NoRestarts, Restarts
 from abps.seeding import generator
 from abps.settings import check_types, require, setting
 from abps.state import NoMemory
@@ -74,6 +75,7 @@ class LocalSearchConfig(SearchConfig):
     probing: Probing = setting(MaximiseCriterion(), "how probes are chosen")
     step: StepRule = setting(Walk(), "how the centre moves")
     plan: Plan = setting(CentreThenProbes(), "which episodes an outer iteration runs")
+    restarts: Restarts = setting(NoRestarts(), "when the search begins anew")
     states: int | None = setting(
         None, "visited states kept per point (γᵗ-weighted systematic subsample; 0: all); none: not kept"
     )
@@ -128,6 +130,10 @@ class LocalMemory:
     """Whether the last outer iteration went back to an earlier policy."""
     step: Any = field(default_factory=NoMemory)
     """What the step rule remembers."""
+    attempts: Attempts = field(default_factory=Attempts)
+    """How the search from its last start on has fared, and what the ones before it led to."""
+    believed: Array | None = None
+    """(d,): the policy that the step rule believes to be the best; None: the centre."""
 
 
 @dataclass
@@ -160,10 +166,18 @@ class LocalSearch(Search[LocalSearchConfig]):
         self.parts["prior"] = self.prior
         if self.prior.replay_capacity:
             self.replay = Replay(self.prior.replay_capacity, spec.observation_dim, spec.action_dim)
-        self.memory = LocalMemory(
-            spec.reward_scale or 1.0, Normaliser.empty(spec.observation_dim), step=config.step.memory_type()
-        )
+        self._restarts = NoRestarts() if spec.limits.action_change or spec.constraints else config.restarts
+        """A new start is a large change: a task that limits changes, or what a policy may cost, has one attempt."""
+        self._started()
         self.cache = LocalCache()
+
+    def _started(self) -> None:
+        self.memory = LocalMemory(
+            self.spec.reward_scale or 1.0,
+            Normaliser.empty(self.spec.observation_dim),
+            attempts=Attempts(origin=self.centre),
+            step=self.config.step.memory_type(),
+        )
 
     # ---- planning ----------------------------------------------------------------------------------------------------
 
@@ -251,7 +265,7 @@ class LocalSearch(Search[LocalSearchConfig]):
             if not answer.trajectories:
                 memory.avoid = [*memory.avoid, answer.query.parameters][-capacity:]
                 continue
-            memory.window = added(memory.window, self._point(answer), capacity, self.progress.believed)
+            memory.window = added(memory.window, self._point(answer), capacity, memory.believed)
             if answer.query.role != "centre":
                 for trajectory in answer.trajectories:
                     memory.fresh = memory.fresh.add(trajectory.observations[:-1])
@@ -352,11 +366,29 @@ class LocalSearch(Search[LocalSearchConfig]):
         metrics = {**self._model_metrics(model), **self._step_metrics(model, centre), **changes}
         memory.previous, progress.centre, memory.ahead = left, centre, move.ahead
         memory.stuck = "retreat" in changes
-        progress.believed = move.believed
+        believed = centre if move.believed is None else move.believed
+        verdict = self._restarts.judge(memory.attempts, lambda: self._belief(model, believed), self.episodes)
+        memory.attempts, memory.believed = verdict.attempts, move.believed
+        progress.believed = move.believed if verdict.current is None else verdict.current
         self._update_normaliser()
-        memory.stage, memory.probes, memory.fallbacks = "", 0, 0
+        if verdict.start is None:
+            memory.stage, memory.probes, memory.fallbacks = "", 0, 0
+        else:
+            metrics["restart"] = True
+            self._begin_at(verdict.start)
         self.cache.model = None
         return metrics
+
+    def _belief(self, model: Model, parameters: Array) -> Belief:
+        near = model.neighbourhood
+        mean, deviation = model.value(near.coordinates.to_chart(parameters))
+        return Belief(parameters, near.scale * mean, near.scale * deviation)
+
+    def _begin_at(self, start: Array) -> None:
+        """Begin anew somewhere else: nothing that was measured elsewhere is held against what is measured there."""
+        memory, first = self.memory, self.config.step.memory_type()
+        self.memory = LocalMemory(memory.scale, memory.fresh, hyper=memory.hyper, attempts=memory.attempts, step=first)
+        self.progress.centre = start
 
     def _asked_for_move(self) -> Move:
         with self._timed("step"):
@@ -369,7 +401,7 @@ class LocalSearch(Search[LocalSearchConfig]):
     def _change_centre(self, parameters: Array) -> None:
         """Go to a policy that was run before, and model it from the same data."""
         self.progress.centre = parameters
-        self.prior.new_centre(self.neighbourhood(), self.replay, self.iteration)
+        self.prior.gone_back(self.neighbourhood(), self.replay, self.iteration)
         self._fit(f"{self.memory.stage} again")
 
     def _update_normaliser(self) -> None:
@@ -382,7 +414,16 @@ class LocalSearch(Search[LocalSearchConfig]):
             memory.previous = None if memory.previous is None else remapped(memory.previous, old, new)
             memory.ahead = None if memory.ahead is None else remapped(memory.ahead, old, new)
             progress.believed = None if progress.believed is None else remapped(progress.believed, old, new)
+            memory.believed = None if memory.believed is None else remapped(memory.believed, old, new)
             memory.avoid = [remapped(point, old, new) for point in memory.avoid]
+            memory.attempts = self._remapped_attempts(old, new)
+
+    def _remapped_attempts(self, old: Normaliser, new: Normaliser) -> Attempts:
+        attempts, remapped = self.memory.attempts, self.policies.remapped
+        champion = attempts.champion
+        if champion is not None:
+            champion = replace(champion, parameters=remapped(champion.parameters, old, new))
+        return replace(attempts, origin=remapped(attempts.origin, old, new), champion=champion)
 
     def _model_metrics(self, model: Model) -> Metrics:
         hyper, posterior, near = model.posterior.hyper, model.posterior, model.neighbourhood

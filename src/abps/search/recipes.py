@@ -23,6 +23,7 @@ from abps.search.local import LocalSearchConfig
 from abps.search.paper_tables import PaperRow, paper_row
 from abps.search.plan import CentreThenProbes, PathsAroundCentre
 from abps.search.population import PopulationConfig
+from abps.search.restarts import RestartWhenStuck
 from abps.settings import replace
 from abps.steps.adaptive import AdaptiveAscent
 from abps.steps.direction import ScaledDirection
@@ -74,6 +75,7 @@ def fast_abs(task: str = "") -> LocalSearchConfig:
         ),
         step=AdaptiveAscent(),
         plan=PathsAroundCentre(),
+        restarts=RestartWhenStuck(),
         states=FAST_STATES,
         chart_points=CHART_POINTS,
         clip_returns=True,

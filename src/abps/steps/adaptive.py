@@ -113,12 +113,16 @@ class AdaptiveAscent(StepRule):
     def _step(self, given: StepInput, memory: AdaptiveMemory, believed: Array) -> Move:
         near = given.model.neighbourhood
         theta, chart = near.theta, near.coordinates
+        target = given.model.prior.target
+        if target is not None:
+            memory = AdaptiveMemory(memory.length, believed=believed)
+            return Move(target, {"step_chart": float(np.linalg.norm(target - theta))}, memory, believed=believed)
         direction = given.model.prior.slope()
         norm = float(np.linalg.norm(direction))
         if norm == 0.0 or not np.isfinite(norm):
             return Move(theta, {"step_agreement": None}, replace(memory, last=None, retreated=False), believed=believed)
-        direction, agreement, length = direction / norm, None, memory.length
         here = near.centre.parameters
+        direction, agreement, length = direction / norm, None, memory.length
         if memory.last is not None:
             before = chart.to_chart(here + memory.last) - theta
             agreement = float(before @ direction) / max(float(np.linalg.norm(before)), 1e-300)
