@@ -91,7 +91,7 @@ def test_few_transitions_few_parameters_or_none_wanted_give_nothing() -> None:
 
 def test_it_goes_on_from_a_saved_memory_bit_for_bit() -> None:
     part = replace(PART, steps_first=2 * CHUNK, steps=2 * CHUNK)
-    replay, one, other = stored(5), improver(part), improver(part)
+    replay, one, other, mine = stored(5), improver(part), improver(part), START
     for _ in range(3):
         again = improver(part)
         again.memory = restore(again.memory, save(other.memory))
