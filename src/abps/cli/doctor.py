@@ -12,9 +12,11 @@ OPTIONAL = {
     "wandb": "--log wandb",
     "onnx": "abps export --format onnx",
     "onnxruntime": "verifying ONNX exports",
-    "imageio": "abps video",
+    "imageio_ffmpeg": "abps video",
+    "optuna": "abps tune",
     "cma": "the search cma (CMA-ES)",
 }
+"""Every package of the optional extras, and what it is for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
