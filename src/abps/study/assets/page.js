@@ -194,7 +194,7 @@ function drawRuns() {
   });
   const columns = [
     { title: "Run", value: title, cell: title },
-    { title: "Status", value: status, cell: status, style: (run) => `status-${run.status}` },
+    { title: "Status", value: status, cell: status, style: (run) => `status status-${run.status}` },
     { title: "Episodes", number: true, value: (run) => run.last.episodes, cell: progressCell },
     amount("Steps", "steps", format),
     amount("Minutes", "minutes", minutes),
