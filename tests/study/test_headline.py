@@ -129,7 +129,7 @@ def test_commands_of_a_finished_run(make_run: MakeRun, tmp_path: Path) -> None:
     assert quoted != str(run.path)
     assert f"abps evaluate {quoted} --episodes 20" in commands(run)
     assert f"abps resume {quoted} --episodes 600" in commands(run)
-    comparison = "abps compare hopper --searches abs,ars,mpd --seeds 0-4 --episodes 300 --gamma 0.99 --horizon 1000 "
+    comparison = "abps compare hopper --searches abs,ars,mpd --seeds 0-4 --episodes 300 --horizon 1000 "
     assert any(command.startswith(comparison) for command in commands(run))
 
 
@@ -227,6 +227,7 @@ def test_a_robots_run(tmp_path: Path) -> None:
     assert (state.best, state.best_episode) == (20.0, 4)
     assert "8 of 40 episodes told" in run_headline(run)
     assert "3 failed, 1 taken back" in run_headline(run)
+    assert "best single episode at rest 20 (episode 4)" in run_headline(run), "a path may have been better"
     wanted = [f"abps tell {run.path} --discard", f"abps ask {run.path}"]
     assert commands(run)[:2] == wanted, "three failures in a row: the robot may be to blame"
     assert {fact["name"]: fact["value"] for fact in facts(run)}["Episodes"] == "8 of 40"
