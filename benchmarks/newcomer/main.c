@@ -7,7 +7,8 @@ int main(void)
 {
     double seen[5], wanted[2], action[2], worst = 0;
     int lines = 0;
-    while (scanf("%lf %lf %lf %lf %lf %lf %lf", seen, seen + 1, seen + 2, seen + 3, seen + 4, wanted, wanted + 1) == 7) {
+    while (scanf("%lf %lf %lf %lf %lf %lf %lf", seen, seen + 1, seen + 2, seen + 3, seen + 4, wanted, wanted + 1)
+           == 7) {
         abps_policy_act(seen, action);
         worst = fmax(worst, fmax(fabs(action[0] - wanted[0]), fabs(action[1] - wanted[1])));
         lines++;
