@@ -109,6 +109,12 @@ def test_a_long_reason_does_not_push_the_list_of_runs_into_cards(
         assert (page.locator("#runs-table .stack").count() == 1) == cards, f"{width} pixels"
         cut = "(place) => place.scrollWidth > place.clientWidth + 1"
         assert not page.evaluate(f"[...document.querySelectorAll('#runs-table .scroll')].some({cut})")
+        cell = page.locator("#runs-table td.status-failed")
+        assert cell.locator("details").bounding_box()["height"] < 30, "the reason is folded"
+        assert "failures.log" not in cell.inner_text()
+        cell.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert reason in cell.inner_text(), "and it is all there, for the keyboard, too"
         page.close()
 
 
