@@ -32,7 +32,7 @@ run: $(VENV)/.installed ## train a policy on a task, say what was learned, and w
 	@echo "Look at it: open $(RUN)/report.html in a browser. Every other command: $(BIN)/abps --help"
 
 test: $(VENV)/.installed-test ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS) $(if $(COVERAGE),--cov=abps --cov-report=term:skip-covered) $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(COVERAGE),--cov=abps --cov-report=term:skip-covered) $(TESTS)
 
 lint: $(VENV)/.installed-test ## check format, style and types
 	$(BIN)/ruff format --check .

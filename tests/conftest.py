@@ -1,8 +1,12 @@
 """What many tests share: deterministic property tests, a quick task, and runs that take a moment."""
 
 import json
+import os
+import shutil
 import signal
-from collections.abc import Callable
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("abps", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("abps")
 
+sys.path.insert(0, str(Path(__file__).parent / "oracles"))  # Twins and laboratories, under their plain names.
+
+MEMORY, ROOM = Path("/dev/shm"), 2**31  # noqa: S108 (pytest makes a folder of the user's own in it)
+ROOT = "PYTEST_DEBUG_TEMPROOT"
+if ROOT not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    # Runs sync every episode: milliseconds on a disk, nothing in memory. No test cuts the power: those of power loss
+    # write what it would leave behind. Give the variable another folder, e.g. /tmp, to test on that.
+    os.environ[ROOT] = str(MEMORY)
+
 QUICK_TASK = TaskConfig(id="abps.tasks.lqr:make_env", name="lqr", gamma=0.95, horizon=15, reward_scale=1.0)
 """A noise-free linear system with random initial states, importable by spawned workers; a millisecond an episode."""
 
 QUICK_SEARCH = ArsConfig(observations=RawObservations(), step=0.02, noise=0.05, directions=3, top=2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What this process keeps in temporary folders goes where the tests' own folders are."""
+    tempfile.tempdir = str(tmp_path_factory.getbasetemp())
+    yield
+    tempfile.tempdir = None
 
 
 @pytest.fixture

@@ -1,10 +1,18 @@
 """`abps doctor`: says what is there, and fails when something needed is not."""
 
 import json
+import re
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from abps.cli.doctor import OPTIONAL
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+BROUGHT_BY = {"imageio_ffmpeg": "imageio[ffmpeg]"}
 
 Call = Callable[..., Any]
 
@@ -32,3 +40,10 @@ def test_a_broken_task_is_reported_and_fails(abps: Call, monkeypatch: pytest.Mon
     answer = abps("doctor")
     assert answer.code == 1
     assert "FAILS: no physics" in answer.out
+
+
+def test_every_package_of_an_extra_is_listed() -> None:
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    needed = [one for name, packages in extras.items() if name not in ("test", "docs") for one in packages]
+    listed = [BROUGHT_BY.get(name, name) for name in OPTIONAL]
+    assert sorted(listed) == sorted(re.split(r"[<>=]", one)[0] for one in needed)

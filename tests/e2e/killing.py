@@ -220,6 +220,10 @@ def serve() -> None:
     import cma  # noqa: F401
 
     import abps.critics.closed_form
+    import abps.optimisers.confidence
+    import abps.optimisers.distribution
+    import abps.optimisers.trees
+    import abps.optimisers.turbo
     import abps.run.loop
     import abps.search.ars
     import abps.search.recipes  # noqa: F401
@@ -267,21 +271,27 @@ def kill_session(zygote: Zygote, path: Path, rng: random.Random, length: float) 
     """Start a session and kill it at a random instant, or right after a random change of its files; True if it was
     in time."""
     pid = zygote.start(path)
-    if rng.random() < 0.5:
-        time.sleep(rng.uniform(0.0, length))
-    else:
-        _wait_for_changes(path, rng.randint(1, 25), length)
+    changes, seconds = (None, rng.uniform(0.0, length)) if rng.random() < 0.5 else (rng.randint(1, 25), length)
+    if not _wait(path, changes, seconds):  # It came to its end before that: no need to wait any longer.
+        return zygote.wait() == -signal.SIGKILL
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     return zygote.wait() == -signal.SIGKILL
 
 
-def _wait_for_changes(path: Path, changes: int, length: float) -> None:
-    before, deadline = change_of(path), time.monotonic() + length
-    while changes and time.monotonic() < deadline:
+def _wait(path: Path, changes: int | None, seconds: float) -> bool:
+    """Wait so long, or for so many changes of a run's files; False as soon as the run is done."""
+    before, deadline = change_of(path), time.monotonic() + seconds
+    while changes != 0 and time.monotonic() < deadline:
+        if (path / "DONE").exists():
+            return False
+        if changes is None:
+            time.sleep(min(0.002, max(0.0, deadline - time.monotonic())))
+            continue
         now = change_of(path)
         changes -= now != before
         before = now
+    return True
 
 
 def comparable(path: Path) -> dict[str, Any]:

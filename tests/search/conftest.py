@@ -2,18 +2,13 @@
 
 import copy
 import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
+import lqr_lab
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracles"))
-
-import lqr_lab
 
 from abps.acquisition.expected_ascent import ExpectedAscent
 from abps.acquisition.probing import GaussianProbes, MaximiseCriterion

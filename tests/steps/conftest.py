@@ -1,11 +1,6 @@
-"""Makes the oracles importable under their plain names, and gives a neighbourhood on which steps are taken."""
-
-import sys
-from pathlib import Path
+"""A neighbourhood on which steps are taken, and a model of it."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracles"))
 
 
 @pytest.fixture(scope="session")

@@ -47,9 +47,11 @@ def journal(path: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_worker_niceness", "0")  # 15 by itself: beside other tests they would hardly get on.
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        yield
+        ray.shutdown()
 
 
 def test_a_killed_worker_is_replaced_and_the_run_goes_on_bit_for_bit(tmp_path: Path, cluster: None) -> None:

@@ -129,7 +129,28 @@ def test_commands_of_a_finished_run(make_run: MakeRun, tmp_path: Path) -> None:
     assert quoted != str(run.path)
     assert f"abps evaluate {quoted} --episodes 20" in commands(run)
     assert f"abps resume {quoted} --episodes 600" in commands(run)
-    assert "abps compare hopper --searches abs,ars,mpd --seeds 0-4 --episodes 300" in commands(run)
+    comparison = "abps compare hopper --searches abs,ars,mpd --seeds 0-4 --episodes 300 --horizon 1000 "
+    assert any(command.startswith(comparison) for command in commands(run))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--horizon", "15", "--gamma", "0.9"),
+        ("--env-kwargs", "seed=1", "--env-kwargs", "states=2", "--wrapper", "RecordEpisodeStatistics"),
+        ("--limits.action-change", "0.5", "--limits.weights", "3.0", "--reward-scale", "2.5"),
+        ("--observations", "raw", "--noise", "0.01"),
+        ("--preset", "paper"),
+    ],
+)
+def test_the_comparison_is_of_the_same_task_and_settings(words: tuple[str, ...], tmp_path: Path, capsys: Any) -> None:
+    """Without them `abps compare` meets the run as one with other settings, and refuses it."""
+    root, task = tmp_path / "runs", "abps.tasks.lqr:make_env"
+    main(["train", task, "--search", "ars", "--episodes", "24", "--runs", str(root), "--quiet", *words])
+    (run,) = load_runs([root])
+    _, *typed = shlex.split(next(command for command in commands(run) if command.startswith("abps compare")))
+    capsys.readouterr()
+    assert main([*typed, "--runs", str(root), "--dry-run"]) == 0, capsys.readouterr().out
 
 
 def test_commands_of_runs_that_stopped(make_run: MakeRun, tmp_path: Path) -> None:
@@ -206,6 +227,7 @@ def test_a_robots_run(tmp_path: Path) -> None:
     assert (state.best, state.best_episode) == (20.0, 4)
     assert "8 of 40 episodes told" in run_headline(run)
     assert "3 failed, 1 taken back" in run_headline(run)
+    assert "best single episode at rest 20 (episode 4)" in run_headline(run), "a path may have been better"
     wanted = [f"abps tell {run.path} --discard", f"abps ask {run.path}"]
     assert commands(run)[:2] == wanted, "three failures in a row: the robot may be to blame"
     assert {fact["name"]: fact["value"] for fact in facts(run)}["Episodes"] == "8 of 40"

@@ -93,6 +93,31 @@ def test_it_waits_for_the_first_run(make_run: Callable[..., Path], tmp_path: Pat
     server.server_close()
 
 
+def test_a_long_reason_does_not_push_the_list_of_runs_into_cards(
+    watched: tuple[Path, LiveServer], browser: Any
+) -> None:
+    """A failed run's sentence names files and commands, which no browser breaks by itself."""
+    path, server = watched
+    reason = f"10 episodes in a row failed. The traceback is in {path}/failures.log (`abps failures {path}`)"
+    (path / "FAILED").write_text(reason)
+    config = (path / "config.yaml").read_text().replace("horizon: 1000", "horizon: 1000\n  constraint: [torque<=5]")
+    (path / "config.yaml").write_text(config)
+    for width, cards in ((1280, False), (390, True)):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(server.address)
+        page.locator("#runs-table .status-failed", has_text="failures.log").wait_for(timeout=15000)
+        assert (page.locator("#runs-table .stack").count() == 1) == cards, f"{width} pixels"
+        cut = "(place) => place.scrollWidth > place.clientWidth + 1"
+        assert not page.evaluate(f"[...document.querySelectorAll('#runs-table .scroll')].some({cut})")
+        cell = page.locator("#runs-table td.status-failed")
+        assert cell.locator("details").bounding_box()["height"] < 30, "the reason is folded"
+        assert "failures.log" not in cell.inner_text()
+        cell.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert reason in cell.inner_text(), "and it is all there, for the keyboard, too"
+        page.close()
+
+
 def tell(path: Path, *forces: float) -> None:
     """Tell a robot's episodes of so large forces."""
     for force in forces:

@@ -30,7 +30,7 @@ from abps.words import duration
 
 def text(snapshots: list[Snapshot], height: int | None = None, width: int = 160) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(overview(snapshots, height))
+    console.print(overview(snapshots, height, "", width))
     console.file.close()
     return console.export_text()
 
@@ -130,6 +130,25 @@ def test_a_failed_run_stays_readable(width: int) -> None:
     whole = Console(width=width, record=True, file=io.StringIO())
     whole.print(overview(failed))
     assert " ".join(whole.export_text().split()).count("very large action") == 12, "and all of it elsewhere"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_names_and_numbers_are_not_cut_where_leaving_out_the_bar_makes_room(width: int) -> None:
+    runs = [replace(item, task="gimbal:make_env", budget=120) for item in snapshots(2, "waiting")]
+    lines = text(runs, height=20, width=width).splitlines()
+    assert "…" not in "".join(lines)
+    assert [line.split()[:4] for line in lines[1:3]] == [["gimbal:make_env", "abs", str(k), "waiting"] for k in (0, 1)]
+    assert all("50/120" in line for line in lines[1:3])
+
+
+def test_a_long_name_gives_way_on_a_screen_and_has_several_lines_elsewhere() -> None:
+    runs = [replace(item, task="a_module_with_a_long_name:make_env", search="abs (x=1)") for item in snapshots(1)]
+    on_screen = text(runs, height=20, width=60).splitlines()
+    assert len(on_screen) == 3
+    assert on_screen[1].split()[-2:] == ["50/100", "1"], "numbers are whole"
+    elsewhere = text(runs, width=60).splitlines()
+    assert "".join(line.split()[0] for line in elsewhere[1:-1]).startswith("a_module_with_a_long_name:make_env")
+    assert "…" not in "".join(elsewhere)
 
 
 def test_many_failures_leave_room_for_the_rest() -> None:

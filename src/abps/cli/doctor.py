@@ -12,9 +12,11 @@ OPTIONAL = {
     "wandb": "--log wandb",
     "onnx": "abps export --format onnx",
     "onnxruntime": "verifying ONNX exports",
-    "imageio": "abps video",
+    "imageio_ffmpeg": "abps video",
+    "optuna": "abps tune",
     "cma": "the search cma (CMA-ES)",
 }
+"""Every package of the optional extras, and what it is for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +37,9 @@ def execute(arguments: argparse.Namespace) -> int:
         print(json.dumps({"versions": versions, "optional": optional, "checks": tasks}))
     else:
         for name, version in versions.items():
-            print(f"{name:12} {version}")
+            print(f"{name:15} {version}")
         for name, there in optional.items():
-            print(f"{name:12} {'installed' if there else f'missing (only needed for {OPTIONAL[name]})'}")
+            print(f"{name:15} {'installed' if there else f'missing (only needed for {OPTIONAL[name]})'}")
         for name, result in tasks.items():
             print(f"{name:30} {result}")
     return 0 if all(result == "works" for result in tasks.values()) else 1

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from abps.arrays import Array
 from abps.errors import ConfigError, ShapeError
@@ -183,6 +182,8 @@ def _solved(space: PolicySpace, inputs: Array, actions: Array, ridge: float) -> 
 
 def _polished(space: PolicySpace, inputs: Array, actions: Array, start: Array, ridge: float) -> Imitation:
     """Least squares of the actions from `start` on, by L-BFGS; never worse than `start`."""
+    from scipy.optimize import minimize  # Slow to import, and few runs start from a controller.
+
     spec, policy_class, half = space.spec, space.policy_class, space.spec.action_half
     size = _sizes(space, inputs)
 

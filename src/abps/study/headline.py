@@ -137,7 +137,13 @@ def facts(run: Run) -> list[dict[str, str]]:
 def _robot_facts(run: Run) -> list[tuple[str, str, str]]:
     state, found = robot_state(run), []
     if math.isfinite(state.best):
-        found.append(("Best single episode", number(state.best), f"episode {state.best_episode}; a lucky one, perhaps"))
+        found.append(
+            (
+                "Best single episode",
+                number(state.best),
+                f"episode {state.best_episode}, of a policy at rest; lucky, perhaps",
+            )
+        )
     found.append(("Failed", number(state.failed), f"the newest: {state.newest_reason}" if state.failed else "episodes"))
     found.append(("Taken back", number(state.discarded), "copies are kept in the run's folder discarded"))
     return found

@@ -2,17 +2,26 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from abps.errors import AbpsError
+from abps.search.registry import PRESETS, SEARCHES, search_config
+from abps.settings import to_dict
 from abps.study.records import Run
 from abps.study.robot import REPEATED, is_robot, robot_state
-from abps.tasks.catalogue import PAPER_TASKS
+from abps.tasks.catalogue import PAPER_TASKS, task_config
 from abps.words import count
 
 __all__ = ["Step", "next_steps"]
 
 LONGER = 2
 """A finished run is offered so many times its episodes."""
+
+SHORT = 6
+"""More changed settings of a search are left out of a command that is to be read."""
+
+OPTIONS = ("gamma", "horizon", "env_kwargs", "wrapper", "constraint")
+"""Settings of a task that have an option of their own; the others are given by `--set`."""
 
 
 class Step(NamedTuple):
@@ -53,8 +62,66 @@ def _compare(run: Run) -> Step:
     others = [name for name in ("abs", "ars", "mpd") if name != run.search][:2]
     searches = shlex.quote(",".join([run.search, *others]))
     budget = run.budget or run.episodes_run
-    command = f"abps compare {shlex.quote(_task(run))} --searches {searches} --seeds 0-4 --episodes {budget}"
-    return Step("one run is no benchmark: compare over seeds", command)
+    words = [*_task_words(run), *_search_words(run)]
+    start = f"abps compare {shlex.quote(_task(run))} --searches {searches} --seeds 0-4 --episodes {budget}"
+    return Step("one run is no benchmark: compare over seeds", " ".join([start, *map(shlex.quote, words)]))
+
+
+def _task_words(run: Run) -> list[str]:
+    """Options for what was changed about the task: without them, another task would be compared."""
+    words: list[str] = []
+    usual = _flat(to_dict(task_config(_task(run))))
+    for name, value in _changed(run.config.get("task"), usual).items():
+        if name in ("id", "name"):
+            continue
+        if name not in OPTIONS:
+            words += ["--set", f"task.{name}={_text(value)}"]
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            words += [f"--{name.replace('_', '-')}", str(item)]
+    return words
+
+
+def _search_words(run: Run) -> list[str]:
+    """Options for the settings of the search, when there are few: the preset, and what differs from it."""
+    search = run.config.get("search")
+    if run.search not in SEARCHES or not isinstance(search, Mapping):
+        return []
+    try:
+        usual = {preset: _flat(to_dict(search_config(run.search, run.task, preset))) for preset in PRESETS}
+    except AbpsError:
+        return []
+    changed = {preset: _changed(search.get("settings"), settings) for preset, settings in usual.items()}
+    preset = min(PRESETS, key=lambda name: len(changed[name]))
+    if len(changed[preset]) > SHORT:
+        return []
+    words = [] if preset == PRESETS[0] else ["--preset", preset]
+    for name, value in changed[preset].items():
+        words += ["--set", f"{run.search}.{name.removesuffix('.kind')}={_text(value)}"]
+    return words
+
+
+def _changed(group: Any, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """What a group of a run's settings says that is not as usual; names that nobody knows are left out."""
+    flat = _flat(group) if isinstance(group, Mapping) else {}
+    kinds = [name for name in usual if name.endswith(".kind") and flat.get(name, usual[name]) != usual[name]]
+    others = tuple(name.removesuffix("kind") for name in kinds)  # All settings of a part of another kind.
+    known = [name for name in flat if name in usual or name.startswith(others)]
+    return {name: flat[name] for name in known if name not in usual or flat[name] != usual[name]}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat
+
+
+def _text(value: Any) -> str:
+    """A value as `--set` reads it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
 
 
 def _robot(run: Run, path: str) -> list[Step]:

@@ -43,9 +43,9 @@ class RobotState:
         of = f" of {number(self.budget)}" if self.budget else ""
         parts = [f"{count(self.told, 'episode')}{of} told" if not of else f"{number(self.told)}{of} episodes told"]
         if math.isfinite(self.centre):
-            parts.append(f"current policy {number(self.centre)} (its newest training episodes)")
+            parts.append(f"current policy {number(self.centre)} (newest training episodes at it or around it)")
         if math.isfinite(self.best):
-            parts.append(f"best single episode {number(self.best)} (episode {self.best_episode})")
+            parts.append(f"best single episode at rest {number(self.best)} (episode {self.best_episode})")
         beyond = "" if self.violations is None else f"{number(self.violations)} beyond a limit, "
         parts.append(f"{beyond}{number(self.failed)} failed, {number(self.discarded)} taken back")
         return "; ".join(parts) + "."

@@ -4,9 +4,10 @@ Functions take snapshots and return something rich can print; nothing is read he
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -42,13 +43,18 @@ COLUMNS = {
 MOST_FAILURES = 4
 """Failed runs whose reason is told on a screen of limited height."""
 
+NAMES = ("task", "search")
+"""Columns that give way where the others need the room."""
+
+LEAST_NAME = 8
+
 URGENCY = ("failed", "running", "elsewhere", "stopped", "waiting", "done")
 BAR = 10
 
 
 def overview(
     snapshots: Sequence[Snapshot], height: int | None = None, note: str = "", width: int | None = None
-) -> RenderableType:
+) -> Group:
     """The table, why runs failed, and a line that counts; on a low screen what is finished is left out first.
 
     Args:
@@ -78,21 +84,39 @@ def runs_table(snapshots: Sequence[Snapshot], rows: int | None = None, width: in
         rows: lines at most; what is finished is left out first.
         width: columns of the screen; on a narrow one the columns that matter least are left out.
     """
-    titles = _titles(width)
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    for name in titles:
-        justify = "left" if name in ("task", "search", "state", "episodes") else "right"
-        table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
     shown = list(snapshots)
     if rows is not None and len(shown) > rows:
         kept = sorted(range(len(shown)), key=lambda index: (URGENCY.index(shown[index].state), index))[: rows - 1]
         shown = [shown[index] for index in sorted(kept)]
-    for item in shown:
-        cells = _cells(item)
-        table.add_row(*(cells[name] for name in titles))
+    titles, lines = _titles(width), [_cells(item) for item in shown]
+    if width is not None and sum(_widths(titles, lines).values()) > width:  # The numbers say it without the bar.
+        lines = [{**line, "episodes": Text(line["episodes"].plain.split()[-1])} for line in lines]
+    names, table = _name_widths(_widths(titles, lines), width), Table(box=None, padding=(0, 1), header_style="bold")
+    for name in titles:
+        justify = "left" if name in (*NAMES, "state", "episodes") else "right"
+        whole = name in NAMES and rows is None  # Where height is no matter, a long name has several lines.
+        table.add_column(
+            name, justify=justify, overflow="fold" if whole else "ellipsis", no_wrap=not whole, width=names.get(name)
+        )
+    for line in lines:
+        table.add_row(*(line[name] for name in titles))
     if len(shown) < len(snapshots):
         table.add_row(Text(f"… {len(snapshots) - len(shown)} more", style="dim"))
     return table
+
+
+def _widths(titles: Sequence[str], lines: Sequence[Mapping[str, Text]]) -> dict[str, int]:
+    """What every column needs, with the space around it."""
+    return {name: 2 + max(map(cell_len, [name, *(line[name].plain for line in lines)])) for name in titles}
+
+
+def _name_widths(needed: Mapping[str, int], width: int | None) -> dict[str, int]:
+    """Widths of the columns of names, when not all columns fit: numbers and states are not cut off."""
+    if width is None or sum(needed.values()) <= width:
+        return {}
+    room = width - sum(need for name, need in needed.items() if name not in NAMES) - 2 * len(NAMES)
+    search = min(needed["search"] - 2, max(LEAST_NAME, room // 2))
+    return {"task": min(needed["task"] - 2, max(LEAST_NAME, room - search)), "search": search}
 
 
 def failures(snapshots: Sequence[Snapshot], most: int | None = None) -> list[Text]:
@@ -143,10 +167,10 @@ def _likely_rate(item: Snapshot, snapshots: Sequence[Snapshot]) -> float | None:
     return None
 
 
-def _cells(item: Snapshot) -> dict[str, RenderableType]:
+def _cells(item: Snapshot) -> dict[str, Text]:
     done = f"{item.episodes}/{item.budget}" if item.budget else str(item.episodes)
     active = item.state in ("running", "elsewhere")
-    return {
+    cells = {
         "task": item.task,
         "search": item.search,
         "seed": "–" if item.seed is None else str(item.seed),
@@ -160,6 +184,7 @@ def _cells(item: Snapshot) -> dict[str, RenderableType]:
         "time": duration(item.seconds) if item.seconds else "–",
         "left": "–" if item.left is None else duration(item.left),
     }
+    return {name: cell if isinstance(cell, Text) else Text(cell) for name, cell in cells.items()}
 
 
 def _bar(item: Snapshot) -> str:

@@ -91,6 +91,7 @@ function drawControls() {
 
 // ---- settings and runs ----
 const MANY = 12; // Rows from which on a long table is folded.
+const LONG = 60; // Letters from which on a reason is folded.
 
 function mostCommon(values) {
   const counts = new Map();
@@ -182,6 +183,11 @@ function progressCell(run) {
   );
 }
 
+// The reason of a failed run is a long sentence: in a narrow column it would be twenty lines high.
+function statusCell(run, text) {
+  return text.length <= LONG ? text : folded(`why ${run.path}`, run.status, false, run.reason);
+}
+
 function drawRuns() {
   const runs = data.runs.filter(chosen);
   const title = (run) => `${run.task} · ${run.label} · seed ${run.seed}`;
@@ -194,7 +200,7 @@ function drawRuns() {
   });
   const columns = [
     { title: "Run", value: title, cell: title },
-    { title: "Status", value: status, cell: status, style: (run) => `status-${run.status}` },
+    { title: "Status", value: status, cell: (run) => statusCell(run, status(run)), style: (run) => `status status-${run.status}` },
     { title: "Episodes", number: true, value: (run) => run.last.episodes, cell: progressCell },
     amount("Steps", "steps", format),
     amount("Minutes", "minutes", minutes),
