@@ -1,6 +1,7 @@
-"""The smaller families, one part each: a chart, a plan, a way of probing, an aggregation and a view of observations."""
+"""The smaller families, one part each: a chart, a plan, restarts, a way of probing, an aggregation and observations."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from abps.normaliser import Normaliser
 from abps.policies.observations import Observations
 from abps.policies.policy import Policy
 from abps.search.plan import Plan, Situation, Stage
+from abps.search.restarts import Attempts, Belief, Restarts, Verdict
 from abps.settings import setting
 
 
@@ -63,6 +65,18 @@ class FreshDesign(Plan):
         if not situation.stage:
             return Stage("design", centre_episodes=1, gaussian=self.gaussian, std=self.std)
         return Stage("probe", probe=True) if situation.probes < self.gaussian + self.chosen else None
+
+
+@dataclass(frozen=True)
+class RestartEvery(Restarts):
+    """Begins anew where the search began after every so many episodes; the newest attempt is the one that counts."""
+
+    episodes: int = setting(100, "episodes of an attempt")
+
+    def judge(self, attempts: Attempts, belief: Callable[[], Belief], episodes: int) -> Verdict:
+        if episodes - attempts.risen < self.episodes:
+            return Verdict(attempts)
+        return Verdict(replace(attempts, risen=episodes), start=attempts.origin)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from network import TanhNetwork
 from quadratic_critic import QuadraticCritic
 from rational_quadratic import RationalQuadratic
 from return_variance import ReturnVariance
-from smaller_parts import FirstStatistics, FreshDesign, OnlyGood, Scaled
+from smaller_parts import FirstStatistics, FreshDesign, OnlyGood, RestartEvery, Scaled
 
 import abps
 from abps.acquisition.probing import MaximiseCriterion
@@ -40,6 +40,7 @@ def recipe(task: str, preset: str) -> LocalSearchConfig:
         probing=MaximiseCriterion(ReturnVariance(), radius=0.2),
         step=Momentum(length=0.2),
         plan=FreshDesign(std=0.1),
+        restarts=RestartEvery(episodes=60),
         states=64,
     )
 

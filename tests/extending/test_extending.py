@@ -46,6 +46,7 @@ PARTS = {
     "probing.criterion": "return_variance:ReturnVariance",
     "step": "momentum:Momentum",
     "plan": "smaller_parts:FreshDesign",
+    "restarts": "smaller_parts:RestartEvery",
 }
 
 

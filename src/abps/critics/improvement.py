@@ -62,6 +62,10 @@ class Improver(ABC):
     def improve(self, centre: Policy, replay: Replay, natural: Natural) -> Array | None:
         """Parameters (d,) that the stored data speak for, near the centre; None: they say nothing."""
 
+    @abstractmethod
+    def begin_anew(self, replay: Replay) -> None:
+        """Forget what was learned, and everything stored so far: the search begins somewhere else."""
+
 
 class Improvement(Part, ABC):
     """Settings of an improver, from which it is made."""
@@ -88,6 +92,8 @@ class _NoImprover(Improver):
     def improve(self, centre: Policy, replay: Replay, natural: Natural) -> Array | None:
         return None
 
+    def begin_anew(self, replay: Replay) -> None: ...
+
 
 @dataclass(frozen=True)
 class TwinNetworks(Improvement):
@@ -97,7 +103,7 @@ class TwinNetworks(Improvement):
     transitions: int = setting(10_000, "stored transitions from which on the networks are used")
     gamma: float = setting(0.99, "their discount γ")
     steps_first: int = setting(2000, "gradient steps before the policy moves for the first time")
-    steps: int = setting(1000, "gradient steps at every centre", common=True)
+    steps: int = setting(1000, "gradient steps at every centre")
     stride: float = setting(0.01, "change of the actions every 32 gradient steps, in halves of their ranges")
     width: int = setting(64, "units of the two hidden layers")
     batch: int = setting(64, "transitions a gradient step")
@@ -118,7 +124,12 @@ class TwinNetworks(Improvement):
 class TwinMemory:
     """The networks, their optimiser, and the scales of what they see."""
 
+    since: int = 0
+    """Transitions ever stored when learning began; older ones are not looked at."""
     fits: int = 0
+    """Calls of `improve` that trained, ever."""
+    started: bool = False
+    """Whether any of them was since then."""
     draws: int = 0
     steps: int = 0
     reward_unit: float = 1.0
@@ -147,13 +158,14 @@ class TwinImprover(Improver):
         self.memory = TwinMemory()
 
     def improve(self, centre: Policy, replay: Replay, natural: Natural) -> Array | None:
-        if len(replay) < self.config.transitions:
-            return None
         memory, config = self.memory, self.config
-        rng, first = generator(self._seed, "improvement", memory.fits), memory.fits == 0
-        memory.fits += 1
+        count = min(replay.total - memory.since, len(replay))
+        if count < config.transitions:
+            return None
+        rng, first = generator(self._seed, "improvement", memory.fits), not memory.started
+        memory.fits, memory.started = memory.fits + 1, True
         if first:
-            self._measure(replay.newest(len(replay)))
+            self._measure(replay.newest(count))
         if memory.weights.shape[2] == 0:
             self._draw()
         training, policy = self._on_device(), centre
@@ -166,6 +178,10 @@ class TwinImprover(Improver):
             if move is not None and np.all(np.isfinite(move)):
                 policy = self.space.policy(policy.parameters + config.stride * move, policy.normaliser)
         return policy.parameters if self._keep(training) else None
+
+    def begin_anew(self, replay: Replay) -> None:
+        memory = self.memory
+        self.memory = TwinMemory(since=replay.total, fits=memory.fits, draws=memory.draws)
 
     def _measure(self, data: Transitions) -> None:
         """The scales of rewards and observations, once: the networks would have to learn every change of them."""
@@ -205,7 +221,8 @@ class TwinImprover(Improver):
         from abps.critics.training import Chunk
 
         config, (c, b) = self.config, (CHUNK, self.config.batch)
-        data = replay.gather(replay.indices(rng, c * b))
+        count = min(replay.total - self.memory.since, len(replay))
+        data = replay.gather((replay.total - 1 - rng.integers(0, count, c * b)) % replay.capacity)
         chunk = Chunk(
             self._inputs(data.states, data.actions).reshape(c, 1, b, -1),
             self._inputs(data.next_states, policy.actions(data.next_states)).reshape(c, 1, b, -1),

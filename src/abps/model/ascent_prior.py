@@ -125,6 +125,10 @@ class AscentLearner(PriorLearner):
         self._memory.target = None
         self._fit_critics(neighbourhood, replay)
 
+    def begin_anew(self, replay: Replay | None) -> None:
+        """See `PriorLearner.begin_anew`: the improver would lead the new attempt where the last one ended."""
+        self.improver.begin_anew(stored(replay))
+
     def _fit_critics(self, near: Neighbourhood, replay: Replay | None) -> None:
         with self._timed("critics"):
             report = self.critics.start_centre(near.centre, stored(replay), near.scale)

@@ -64,6 +64,9 @@ class PriorLearner(ABC):
         """Learn at a policy that was run before and is the centre again; no new episodes are there."""
         self.new_centre(neighbourhood, replay, iteration)
 
+    def begin_anew(self, replay: Replay | None) -> None:  # noqa: B027 - most learners learn anew at every centre.
+        """The search begins somewhere else: what was learned so far is of no use there."""
+
     @abstractmethod
     def new_episodes(self, neighbourhood: Neighbourhood, replay: Replay | None, iteration: int) -> None:
         """Learn on after further episodes at the same centre."""

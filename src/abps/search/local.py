@@ -389,6 +389,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         memory, first = self.memory, self.config.step.memory_type()
         self.memory = LocalMemory(memory.scale, memory.fresh, hyper=memory.hyper, attempts=memory.attempts, step=first)
         self.progress.centre = start
+        self.prior.begin_anew(self.replay)
 
     def _asked_for_move(self) -> Move:
         with self._timed("step"):

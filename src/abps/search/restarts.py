@@ -94,7 +94,7 @@ class NoRestarts(Restarts):
 class RestartWhenStuck(Restarts):
     """Begin anew when the policy believed to be the best has not become much better for a while."""
 
-    patience: int = setting(50, "episodes without a rise after which the search begins anew", common=True)
+    patience: int = setting(50, "episodes without a rise after which the search begins anew")
     rise: float = setting(0.1, "what counts as a rise: share of what the attempt has gained since its first policy")
     certainty: float = setting(0.8, "a policy replaces that of earlier attempts when it is better with this chance")
 
