@@ -51,19 +51,19 @@ def train(task: str, seed: int, marks: list[int], name: str) -> dict[str, Any]:
     return {**row, "seconds_thinking": thinking, "weight": float(np.mean(weights))}
 
 
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def run(arguments: argparse.Namespace) -> None:
     marks = sorted(int(word) for word in arguments.marks.split(","))
-    done = {(row["search"], row["task"], row["seed"]) for row in rows()}
+    done = {(row["search"], row["task"], row["seed"]) for row in rows(arguments.results)}
     for task in arguments.tasks.split(","):
         for seed in seeds_of(arguments.seeds):
             for name in arguments.searches.split(","):
                 if (name, task, seed) not in done:
                     row = train(task, seed, marks, name)
-                    with RESULTS.open("a") as file:
+                    with arguments.results.open("a") as file:
                         file.write(json.dumps(row) + "\n")
                     shown = {mark: round(value, 1) for mark, value in row["returns"].items()}
                     print(
@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> None:
                     )
 
 
-def table() -> None:
+def table(path: Path) -> None:
     """A row per task and variant."""
-    found = rows()
+    found = rows(path)
     print("| task | prior | seeds | return of the current policy: median [lowest, highest] | mean β | thinking, s |")
     print("|---|---|---|---|---|---|")
     for task in dict.fromkeys(row["task"] for row in found):
@@ -96,10 +96,11 @@ def main() -> None:
     parser.add_argument("--searches", default=",".join(VARIANTS))
     parser.add_argument("--seeds", default="300-304")
     parser.add_argument("--marks", default="30,60")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="another file: everything is made anew")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     with threadpool_limits(1):
-        run(arguments) if arguments.command == "run" else table()
+        run(arguments) if arguments.command == "run" else table(arguments.results)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python benchmarks/learning/nonlinear.py run                        # goes on where it stopped
     python benchmarks/learning/nonlinear.py run --searches cma --marks 500,1500,3000 --tasks swingup
+    python benchmarks/learning/nonlinear.py run --searches snes,pso --marks 300,1000 --tasks swingup
     python benchmarks/learning/nonlinear.py table                      # medians of everything that was run
     python benchmarks/learning/nonlinear.py critics                    # do the critics point uphill? (swing-up)
     python benchmarks/learning/nonlinear.py ascend                     # the same chart with gradients by simulation
@@ -10,7 +11,8 @@
 `swingup` is Gymnasium's Pendulum-v1, `mountaincar` MountainCarContinuous-v0; the others, of `tasks.py`, are tasks that
 a linear policy solves, as controls. ABS runs with its default settings, and only `--policy` changes; what is evaluated
 is its current policy, by ten fresh episodes. CMA-ES is pycma with its defaults, σ₀ 0.5, on the same policy with the
-same standardised inputs. Results are appended to `nonlinear.jsonl`, one line per run.
+same standardised inputs; any other search is the one of the registry, with its defaults. Results are appended to
+`nonlinear.jsonl`, one line per run.
 """
 
 import argparse
@@ -82,10 +84,10 @@ def train_cma(bench: Bench, space: PolicySpace, normaliser: Normaliser) -> None:
         mean = np.array(strategy.result.xfavorite)
 
 
-def train_abs(bench: Bench, policy_class: PolicyClass) -> Any:
-    """ABS with its default settings until the last mark."""
-    config = replace(search_config("abs", bench.task.spec.name), policy=policy_class)
-    search = config.make(bench.task.spec, seed=bench.seed, name="abs")
+def train(bench: Bench, policy_class: PolicyClass, name: str = "abs") -> Any:
+    """A search of the registry with its default settings until the last mark."""
+    config: Any = replace(search_config(name, bench.task.spec.name), policy=policy_class)
+    search = config.make(bench.task.spec, seed=bench.seed, name=name)
     while bench.episodes < bench.marks[-1]:
         query = search.ask()
         search.tell(query, [bench.run(query.policy, lambda: search.incumbent) for _ in range(query.episodes)])
@@ -101,7 +103,6 @@ def train_standardised_cma(bench: Bench, policy_class: PolicyClass) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     marks = sorted(int(word) for word in arguments.marks.split(","))
-    trainers = {"abs": train_abs, "cma": train_standardised_cma}
     done = {(row["search"], row["policy"], row["task"], row["seed"], max(map(int, row["returns"]))) for row in rows()}
     for task in arguments.tasks.split(","):
         for seed in seeds_of(arguments.seeds):
@@ -110,7 +111,10 @@ def run(arguments: argparse.Namespace) -> None:
                     if (search, name, task, seed, marks[-1]) in done:
                         continue
                     bench, start = Bench(task, seed, marks), time.perf_counter()
-                    trainers[search](bench, CLASSES[name])
+                    if search == "cma":
+                        train_standardised_cma(bench, CLASSES[name])
+                    else:
+                        train(bench, CLASSES[name], search)
                     thinking = time.perf_counter() - start - sum(bench.seconds.values())
                     row = {"search": search, "policy": name, "task": task, "seed": seed, "commit": commit()}
                     row |= {"parameters": PolicySpace(CLASSES[name], bench.task.spec).size, "returns": bench.returns}
@@ -177,7 +181,7 @@ def critics(arguments: argparse.Namespace) -> None:
     for name in arguments.policies.split(","):
         for seed in seeds_of(arguments.seeds):
             bench = Bench("swingup", seed, [arguments.episodes])
-            search = train_abs(bench, CLASSES[name])
+            search = train(bench, CLASSES[name])
             near, learner = search.neighbourhood(), search.prior
             true, halves = simulated_gradient(bench, near.centre, near.coordinates, arguments.pairs)
             raw = advantage_gradients(learner.critics, near.centre, near.recent_visits)
