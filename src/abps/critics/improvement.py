@@ -100,7 +100,7 @@ class TwinNetworks(Improvement):
     """A pair of networks on all stored transitions, trained while the policy follows it."""
 
     few_parameters: int = setting(40, "policies with at most so many parameters do without: closed forms serve them")
-    transitions: int = setting(10_000, "stored transitions from which on the networks are used")
+    transitions: int = setting(20_000, "stored transitions from which on the networks are used")
     gamma: float = setting(0.99, "their discount γ")
     steps_first: int = setting(2000, "gradient steps before the policy moves for the first time")
     steps: int = setting(1000, "gradient steps at every centre")

@@ -18,6 +18,8 @@ __all__ = ["Neighbourhood", "visits_of"]
 
 CLIP = 3.0
 """Clipped returns stay within so many interquartile ranges of the quartiles."""
+FEW = 5
+"""Episodes around centres from which on only these say what is usual: probes look at what is not."""
 ROUNDING = 1e-9
 """Returns closer than this share of the largest are alike."""
 
@@ -88,10 +90,12 @@ class Neighbourhood:
         returns = np.array([point.value for point in self.entries]) / self.scale
         if not self.clip_returns:
             return returns
-        low, middle, high = np.quantile(returns, [0.25, 0.5, 0.75])
+        around = np.array([point.role != "probe" for point in self.entries])
+        usual = returns[around] if around.sum() >= FEW else returns
+        low, middle, high = np.quantile(usual, [0.25, 0.5, 0.75])
         reach, rounding = high - low, ROUNDING * float(np.abs(returns).max())
         if reach <= rounding:  # Most are alike, such as episodes that lasted to the end: the others say how far is far.
-            departures = np.abs(returns - middle)
+            departures = np.abs(usual - middle)
             reach = float(np.median(departures[departures > rounding])) if np.any(departures > rounding) else rounding
         return np.clip(returns, low - CLIP * reach, high + CLIP * reach)
 
