@@ -116,6 +116,16 @@ def test_clipped_returns_keep_a_runaway_from_outweighing_all_others():
     np.testing.assert_array_equal(equal.returns, np.full(3, 7.0))
 
 
+def test_probes_do_not_say_what_is_usual_where_enough_episodes_ran_around_centres():
+    """A regulated system: probes elsewhere return a thousand times less; with them in the quartiles the rest is noise."""
+    near = [point(k, "centre", (-0.3 - 0.02 * k,)) for k in range(8)]
+    far = [point(20 + k, "probe", (-1000.0 - k,)) for k in range(8)]
+    low, high = np.quantile([-0.3 - 0.02 * k for k in range(8)], [0.25, 0.75])
+    assert around(*near, *far, clip_returns=True).returns.min() == pytest.approx(low - 3.0 * (high - low))
+    few = around(*near[:4], *far, clip_returns=True).returns  # Too few to say.
+    assert few.min() == -1007.0
+
+
 def test_clipping_does_not_hide_falls_when_most_episodes_last_to_the_end():
     """With the interquartile range at 0 the others set the scale; a single runaway among them is still cut."""
     held = [point(k, "centre", (1000.0,)) for k in range(12)]

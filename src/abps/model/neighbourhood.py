@@ -95,7 +95,7 @@ class Neighbourhood:
         low, middle, high = np.quantile(usual, [0.25, 0.5, 0.75])
         reach, rounding = high - low, ROUNDING * float(np.abs(returns).max())
         if reach <= rounding:  # Most are alike, such as episodes that lasted to the end: the others say how far is far.
-            departures = np.abs(usual - middle)
+            departures = np.abs(returns - middle)
             reach = float(np.median(departures[departures > rounding])) if np.any(departures > rounding) else rounding
         return np.clip(returns, low - CLIP * reach, high + CLIP * reach)
 
