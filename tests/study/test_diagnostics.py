@@ -52,6 +52,13 @@ def test_levels(run_with: Callable[..., Run], title: str, good: Any, fair: Any, 
         assert found["text"].endswith(".")
 
 
+def test_new_starts_are_told_with_their_episodes(run_with: Callable[..., Run]) -> None:
+    rows = [{"episodes": 2 * n, **({"restart": True} if n in (30, 55) else {})} for n in range(60)]
+    (found,) = [item for item in findings(run_with(rows)) if item["title"] == "Attempts"]
+    assert found["text"].startswith("2 new starts, after episode 60 and 110")
+    assert not [item for item in findings(run_with(rows[:30])) if item["title"] == "Attempts"]
+
+
 def test_only_the_newest_iterations_count(run_with: Callable[..., Run]) -> None:
     rows = [{"episodes": n, "critics_agreement": 0.1 if n < 30 else 0.9} for n in range(40)]
     assert findings(run_with(rows))[0]["text"].startswith("0.90 of 1")

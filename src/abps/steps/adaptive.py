@@ -89,7 +89,7 @@ class AdaptiveAscent(StepRule):
             move = self._jump(given, memory)
             if move is not None:
                 return move
-        known = _known_policies(near, self.candidates, memory.believed)
+        known = self._known_policies(near, memory.believed)
         mean, better = given.model.better(near.coordinates.to_chart(known))
         best = int(np.argmax(mean))
         doubt = self.doubt if len(near.theta) <= self.few_parameters else self.doubt_many
@@ -151,19 +151,24 @@ class AdaptiveAscent(StepRule):
         distance = np.exp(rng.uniform(np.log(self.elsewhere_low), np.log(self.elsewhere_high)))
         return near.coordinates.to_parameters(near.theta + distance * direction / np.linalg.norm(direction))
 
+    def _known_policies(self, near: Neighbourhood, believed: Array | None) -> Array:
+        """Parameters (m, d) of policies that were run, each once: the centre, the newest, the one believed best before.
+
+        With few parameters these are the centres, those seen along a path alone among them. With many, where a path can
+        return far less than its centre or more, only policies that were run at rest count, probes too.
+        """
+        few = len(near.theta) <= self.few_parameters
+        left_out = "probe" if few else "path"
+        found: dict[bytes, Array] = {near.centre.parameters.tobytes(): near.centre.parameters}
+        for place in range(len(near.entries) - 1, -1, -1):
+            if near.entries[place].role != left_out and len(found) <= self.candidates:
+                found.setdefault(near.parameters[place].tobytes(), near.parameters[place])
+        if believed is not None and any(np.array_equal(believed, known) for known in near.parameters):
+            found.setdefault(believed.tobytes(), believed)
+        return np.array(list(found.values()))
+
 
 def _runs_at_rest(near: Neighbourhood, parameters: Array) -> int:
     """How many episodes of a policy (d,) the window has, those along paths around it left out."""
     same = (near.parameters == parameters).all(axis=1)
     return sum(len(p.returns) for p, alike in zip(near.entries, same, strict=True) if alike and p.role != "path")
-
-
-def _known_policies(near: Neighbourhood, count: int, believed: Array | None) -> Array:
-    """Parameters (m, d) of policies that were run, each once: the newest, the one believed best before, the centre."""
-    found: dict[bytes, Array] = {near.centre.parameters.tobytes(): near.centre.parameters}
-    for place in range(len(near.entries) - 1, -1, -1):
-        if near.entries[place].role != "probe" and len(found) <= count:
-            found.setdefault(near.parameters[place].tobytes(), near.parameters[place])
-    if believed is not None and any(np.array_equal(believed, known) for known in near.parameters):
-        found.setdefault(believed.tobytes(), believed)
-    return np.array(list(found.values()))

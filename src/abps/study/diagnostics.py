@@ -12,7 +12,7 @@ import numpy as np
 
 from abps.arrays import Array
 from abps.study.records import Run
-from abps.words import count, first_line
+from abps.words import count, first_line, listing
 
 __all__ = ["PANELS", "Finding", "findings"]
 
@@ -150,6 +150,7 @@ def findings(run: Run) -> list[dict[str, str]]:
         _scores,
         _likelihood,
         _moves,
+        _attempts,
         _numerics,
         _failures,
     )
@@ -256,6 +257,16 @@ def _moves(run: Run) -> Finding | None:
     )
     counts = f"{count(retreats, 'retreat')} and {count(jumps, 'jump')} in {count(len(rows), 'iteration')}"
     return Finding(level, "Moves", f"{counts}: {meaning}.")
+
+
+def _attempts(run: Run) -> Finding | None:
+    """New starts; a robot's operator should know why a policy that was good is not the one that runs."""
+    begun = [row.get("episodes") for row in run.metrics if row.get("restart")]
+    if not begun:
+        return None
+    places = listing([str(number) for number in begun])
+    text = f"{count(len(begun), 'new start')}, after episode {places}: nothing better had been found for a while."
+    return Finding("fair", "Attempts", f"{text} The current policy is the best of all attempts.")
 
 
 def _numerics(run: Run) -> Finding | None:
