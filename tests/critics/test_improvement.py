@@ -12,6 +12,7 @@ from abps.data.replay import Replay
 from abps.errors import ConfigError
 from abps.normaliser import Normaliser
 from abps.policies.linear import ClippedLinear
+from abps.policies.mlp import Mlp
 from abps.policies.policy import Policy, PolicySpace
 from abps.settings import replace
 from abps.state import restore, save
@@ -87,6 +88,16 @@ def test_few_transitions_few_parameters_or_none_wanted_give_nothing() -> None:
     ) is not None  # fmt: skip
     assert improver(replace(PART, few_parameters=2)).improve(policy(START), replay, natural) is None
     assert improver(NoImprovement()).improve(policy(START), replay, natural) is None
+
+
+def test_policies_that_are_not_linear_are_led_sooner_and_however_few_their_parameters() -> None:
+    part = replace(PART, few_parameters=10_000, transitions_nonlinear=80, steps_first=CHUNK, steps=CHUNK)
+    curved = PolicySpace(Mlp(hidden=(2,), standardise=False), SPACE.spec)
+    centre = curved.policy(curved.initial(), Normaliser.empty(2))
+    networks = part.make(curved, Objective(GAMMA), 0)
+    assert networks.improve(centre, stored(1), natural) is None
+    assert not np.array_equal(networks.improve(centre, stored(2), natural), centre.parameters)
+    assert improver(part).improve(policy(START), stored(), natural) is None
 
 
 def test_it_goes_on_from_a_saved_memory_bit_for_bit() -> None:

@@ -117,7 +117,7 @@ def test_clipped_returns_keep_a_runaway_from_outweighing_all_others():
 
 
 def test_probes_do_not_say_what_is_usual_where_enough_episodes_ran_around_centres():
-    """Probes elsewhere of a regulated system return a thousand times less: in the quartiles they make the rest noise."""
+    """Probes elsewhere of a regulated system return a thousand times less: in the quartiles they hide the rest."""
     near = [point(k, "centre", (-0.3 - 0.02 * k,)) for k in range(8)]
     far = [point(20 + k, "probe", (-1000.0 - k,)) for k in range(8)]
     low, high = np.quantile([-0.3 - 0.02 * k for k in range(8)], [0.25, 0.75])

@@ -9,7 +9,9 @@ of the pair,
 
 so that what is followed is the critics' view of the whole way, not of its beginning (as deep actor-critic methods do;
 Fujimoto et al. 2018). The networks and their optimiser live on from centre to centre. Closed forms are better with few
-transitions, networks with many: they join when the replay holds `transitions`.
+transitions, networks with many: they join when the replay holds `transitions`. With a policy that is not linear they
+join soon: the advantage of the closed forms is linear in the state, so that its natural gradient is a linear policy,
+whatever the class could do.
 
 Shapes: d parameters, c steps a chunk, b batch, s observation and a action size.
 """
@@ -99,8 +101,13 @@ class _NoImprover(Improver):
 class TwinNetworks(Improvement):
     """A pair of networks on all stored transitions, trained while the policy follows it."""
 
-    few_parameters: int = setting(40, "policies with at most so many parameters do without: closed forms serve them")
-    transitions: int = setting(20_000, "stored transitions from which on the networks are used")
+    few_parameters: int = setting(
+        40, "linear policies with at most so many parameters do without: closed forms serve them"
+    )
+    transitions: int = setting(20_000, "stored transitions from which on the networks are used with a linear policy")
+    transitions_nonlinear: int = setting(
+        2000, "the same with any other policy: closed forms cannot tell how it should bend"
+    )
     gamma: float = setting(0.99, "their discount γ")
     steps_first: int = setting(2000, "gradient steps before the policy moves for the first time")
     steps: int = setting(1000, "gradient steps at every centre")
@@ -110,14 +117,15 @@ class TwinNetworks(Improvement):
     learning_rate: float = setting(1e-3, "Adam's step size")
 
     def __post_init__(self) -> None:
-        for name in ("transitions", "steps_first", "steps", "width", "batch"):
+        for name in ("transitions", "transitions_nonlinear", "steps_first", "steps", "width", "batch"):
             require(getattr(self, name) >= 1, f"improvement.{name} must be at least 1")
         require(self.few_parameters >= 0, "improvement.few_parameters must not be negative")
         require(0 < self.gamma <= 1, "improvement.gamma must be in (0, 1]")
         require(self.stride > 0 and self.learning_rate > 0, "stride and learning_rate must be positive")
 
     def make(self, space: PolicySpace, objective: Objective, seed: int) -> Improver:
-        return TwinImprover(self, space, objective, seed) if space.size > self.few_parameters else _NoImprover()
+        closed_forms_serve = space.policy_class.linear and space.size <= self.few_parameters
+        return _NoImprover() if closed_forms_serve else TwinImprover(self, space, objective, seed)
 
 
 @dataclass
@@ -160,7 +168,8 @@ class TwinImprover(Improver):
     def improve(self, centre: Policy, replay: Replay, natural: Natural) -> Array | None:
         memory, config = self.memory, self.config
         count = min(replay.total - memory.since, len(replay))
-        if count < config.transitions:
+        linear = self.space.policy_class.linear
+        if count < (config.transitions if linear else config.transitions_nonlinear):
             return None
         rng, first = generator(self._seed, "improvement", memory.fits), not memory.started
         memory.fits, memory.started = memory.fits + 1, True

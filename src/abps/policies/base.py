@@ -25,6 +25,8 @@ class PolicyClass(Part, ABC):
     """Maps parameters and inputs to actions."""
 
     family: ClassVar[str] = "policy"
+    linear: ClassVar[bool] = False
+    """Whether actions are a squashed linear function of the inputs, for which closed-form critics are enough."""
 
     @abstractmethod
     def initial(self, spec: TaskSpec) -> Array:

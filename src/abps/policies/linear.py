@@ -27,6 +27,8 @@ class _Linear(LinearOutput):
 
     bias: bool = setting(False, "add a constant b to every action's W s̃")
 
+    linear: ClassVar[bool] = True
+
     def basis_size(self, spec: TaskSpec) -> int:
         return spec.observation_dim + int(self.bias)
 
