@@ -45,7 +45,7 @@ SHOWN_ELSEWHERE = {
     "AdaptiveAscent.doubt_many": "tests/steps/test_adaptive.py, many parameters want more certainty",
     "RestartWhenStuck.rise": "tests/search/test_restarts.py, a finer rise",
     "RestartWhenStuck.certainty": "tests/search/test_restarts.py, the champion stays",
-    "TwinNetworks.transitions_nonlinear": "tests/critics/test_improvement.py, policies that are not linear are led sooner",
+    "TwinNetworks.transitions_nonlinear": "tests/critics/test_improvement.py, curved policies are led sooner",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",
 }
 STAGES = 9
