@@ -8,7 +8,7 @@ import pytest
 
 from abps.errors import ConfigError
 from abps.search.registry import search_config
-from abps.search.restarts import Attempts, Belief, NoRestarts, RestartWhenStuck
+from abps.search.restarts import CHAMPION, FAR, NEAR, ONWARD, Attempts, Belief, NoRestarts, RestartWhenStuck
 from abps.settings import replace as changed
 from abps.state import restore, save
 from abps.tasks.constraints import Constraint
@@ -64,33 +64,70 @@ def test_the_champion_stays_the_current_policy_until_another_is_probably_better(
     assert np.array_equal(easy.current, BETTER)
 
 
-def test_after_a_failed_attempt_the_next_begins_at_the_champion_and_then_at_the_origin():
-    """Origin, champion, origin, …; an attempt that made a new champion is followed by one from the origin."""
-    attempts, starts = Attempts(ORIGIN), []
-    for value, place in ((1.0, GOOD), (0.2, BETTER), (1.0, GOOD), (0.1, BETTER), (3.0, BETTER), (0.0, GOOD)):
+def kinds_and_starts(rule: RestartWhenStuck, values: list[tuple[float, np.ndarray]]) -> tuple[list[str], list[tuple]]:
+    """How attempts begin, and where, when each ends believing in a policy of such a value."""
+    attempts, kinds, starts = Attempts(ORIGIN), [], []
+    for value, place in values:
         for told in range(100):
-            verdict = RULE.judge(attempts, lambda v=value, p=place: believed(v, p), attempts.risen + 2 * (told > 0) * 5)
+            verdict = rule.judge(attempts, lambda v=value, p=place: believed(v, p), attempts.risen + 2 * (told > 0) * 5)
             attempts = verdict.attempts
             if verdict.start is not None:
-                starts.append(verdict.start)
+                kinds.append(attempts.kind)
+                starts.append(tuple(verdict.start))
                 break
-    assert [tuple(start) for start in starts] == [(0, 0), (1, 0), (0, 0), (1, 0), (0, 0), (0, 2)]
-    assert attempts.champion is not None
-    assert attempts.champion.value == 3.0
+    return kinds, starts
 
 
-@pytest.mark.parametrize("wrong", [{"patience": 0}, {"rise": -0.1}, {"certainty": 0.4}, {"certainty": 1.0}])
+VALUES = [
+    (1.0, GOOD),
+    (0.2, BETTER),
+    (0.3, GOOD),
+    (1.0, GOOD),
+    (0.1, BETTER),
+    (0.2, GOOD),
+    (9.0, BETTER),
+    (3.0, BETTER),
+]
+
+
+def test_attempts_from_the_origin_take_turns_and_failed_ones_are_followed_by_one_from_the_champion():
+    """A near-sighted attempt, whose values are of another return (9.0), can neither win nor lose: it goes onward."""
+    kinds, starts = kinds_and_starts(RULE, VALUES)
+    assert kinds == [NEAR, ONWARD, CHAMPION, FAR, CHAMPION, NEAR, ONWARD, FAR]
+    assert starts == [(0, 0), (0, 2), (1, 0), (0, 0), (1, 0), (0, 0), (0, 2), (0, 0)]
+
+
+def test_without_near_sighted_attempts_the_champion_follows_every_failed_one():
+    kinds, starts = kinds_and_starts(replace(RULE, sight=1.0), VALUES)
+    assert kinds == [FAR, CHAMPION, FAR, CHAMPION, FAR, CHAMPION, FAR, CHAMPION]
+    assert starts[1] == (1, 0)
+
+
+def test_a_near_sighted_attempt_keeps_the_champion_and_sees_a_share_of_the_horizon():
+    near = Attempts(ORIGIN, believed(1.0, GOOD), NEAR, risen=0)
+    verdict = follow(RULE, [believed(50.0, BETTER)], near)[0]
+    assert np.array_equal(verdict.current, GOOD)
+    assert RULE.discount(near, 1000) == pytest.approx(1 - 1 / 101)
+    assert RULE.discount(near, 20) == pytest.approx(1 - 1 / 3)
+    for kind in (FAR, ONWARD, CHAMPION):
+        assert RULE.discount(replace(near, kind=kind), 1000) == 1.0
+    assert NoRestarts().discount(near, 1000) == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"patience": 0}, {"rise": -0.1}, {"certainty": 0.4}, {"certainty": 1.0}, {"sight": 0}, {"sight": 1.5}]
+)
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError):
         RestartWhenStuck(**wrong)
 
 
 def test_what_is_remembered_is_saved_and_restored():
-    attempts = Attempts(ORIGIN, believed(1.0), True, 0.1, 0.9, 12)
+    attempts = Attempts(ORIGIN, believed(1.0), ONWARD, False, 0.1, 0.9, 12)
     again = restore(Attempts(), save(attempts))
     assert again.champion is not None
     assert np.array_equal(again.champion.parameters, GOOD)
-    assert (again.at_champion, again.first_value, again.high, again.risen) == (True, 0.1, 0.9, 12)
+    assert (again.kind, again.near_next, again.first_value, again.high, again.risen) == (ONWARD, False, 0.1, 0.9, 12)
     assert restore(Attempts(), save(Attempts(ORIGIN))).champion is None
 
 
@@ -105,19 +142,37 @@ def search_on(lab: Any, spec_changes: dict[str, Any] | None = None, **settings: 
 
 def test_a_search_begins_anew_where_it_began_and_keeps_its_best_policy(lab):
     search, task = search_on(lab, patience=4, rise=1e6)
-    begun, current = [], []
-    for _ in range(60):
+    begun, origin = [], search.centre
+    for _ in range(90):
         at = search.centre
         _, _, metrics = lab.stage(search, task)
         if metrics is not None and metrics.get("restart"):
-            begun.append(search.centre)
-            current.append(search.incumbent.parameters)
+            begun.append(metrics["restart"])
             assert search.memory.window == []
-            assert not np.array_equal(search.centre, at)
-    assert len(begun) >= 3
-    assert np.array_equal(begun[0], np.zeros_like(begun[0]))
-    for start, best in zip(begun, current, strict=True):
-        assert np.array_equal(start, np.zeros_like(start)) or np.array_equal(start, best)
+            if begun[-1] in (NEAR, FAR):
+                assert not np.array_equal(search.centre, at)
+                assert np.array_equal(search.centre, origin)
+            if begun[-1] == CHAMPION:
+                assert np.array_equal(search.centre, search.incumbent.parameters)
+    assert begun[:2] == [NEAR, ONWARD]
+    assert len(begun) >= 4
+
+
+def test_a_near_sighted_attempt_measures_its_own_return(lab):
+    """Its points are discounted returns; those of every other attempt are what the search maximises."""
+    search, task = search_on(lab, patience=4, rise=1e6)
+    seen = set()
+    for _ in range(90):
+        kind, window = search.memory.attempts.kind, len(search.memory.window)
+        near = 1 - 1 / (1 + 0.1 * 20)
+        asked, outcomes, metrics = lab.stage(search, task)
+        if metrics is not None and metrics.get("restart"):
+            continue
+        told = [trajectory.total(near if kind == NEAR else 1.0) for trajectory in outcomes]
+        points = search.memory.window[window:]
+        assert np.allclose(sorted(np.concatenate([p.returns for p in points])), sorted(told)[-len(told) :])
+        seen.add(kind)
+    assert {FAR, NEAR, ONWARD} <= seen
 
 
 def test_a_task_that_limits_changes_or_costs_has_one_attempt(lab):

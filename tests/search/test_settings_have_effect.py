@@ -44,6 +44,7 @@ SHOWN_ELSEWHERE = {
     "CmaEs.restarts": "tests/strategies/test_cma_es.py",
     "AdaptiveAscent.doubt_many": "tests/steps/test_adaptive.py, many parameters want more certainty",
     "RestartWhenStuck.rise": "tests/search/test_restarts.py, a finer rise",
+    "RestartWhenStuck.sight": "tests/search/test_restarts.py, a share of the horizon",
     "RestartWhenStuck.certainty": "tests/search/test_restarts.py, the champion stays",
     "TwinNetworks.transitions_nonlinear": "tests/critics/test_improvement.py, curved policies are led sooner",
     "AdaptiveAscent.candidates": "tests/steps/test_adaptive.py, only the newest policies are candidates",

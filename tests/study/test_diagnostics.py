@@ -53,9 +53,12 @@ def test_levels(run_with: Callable[..., Run], title: str, good: Any, fair: Any, 
 
 
 def test_new_starts_are_told_with_their_episodes(run_with: Callable[..., Run]) -> None:
-    rows = [{"episodes": 2 * n, **({"restart": True} if n in (30, 55) else {})} for n in range(60)]
+    begun = {30: {"restart": "near"}, 55: {"restart": "onward"}}
+    rows = [{"episodes": 2 * n, **begun.get(n, {})} for n in range(60)]
     (found,) = [item for item in findings(run_with(rows)) if item["title"] == "Attempts"]
-    assert found["text"].startswith("2 new starts, after episode 60 and 110")
+    assert found["text"].startswith("2 new starts, after episodes 60, 110: ")
+    (found,) = [item for item in findings(run_with(rows[:40])) if item["title"] == "Attempts"]
+    assert found["text"].startswith("1 new start, after episode 60: ")
     assert not [item for item in findings(run_with(rows[:30])) if item["title"] == "Attempts"]
 
 

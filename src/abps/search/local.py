@@ -17,6 +17,7 @@ import numpy as np
 
 from abps.acquisition.probing import MaximiseCriterion, Probing
 from abps.arrays import Array
+from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.data.visits import Visits
 from abps.data.window import Point, added
@@ -272,7 +273,7 @@ class LocalSearch(Search[LocalSearchConfig]):
 
     def _adapt_paths(self, around: list[Answer]) -> None:
         """Tell the plan what paths around the centre lost: how far below the model's J(θ) they returned, in spreads."""
-        told = [self.objective.total(t) for item in around if item.query.role == "path" for t in item.trajectories]
+        told = [self._maximised.total(t) for item in around if item.query.role == "path" for t in item.trajectories]
         plan = self.config.plan
         if told and isinstance(plan, AdaptsPaths):
             near, memory = self.model.neighbourhood, self.memory
@@ -291,12 +292,19 @@ class LocalSearch(Search[LocalSearchConfig]):
     def _point(self, answer: Answer) -> Point:
         """What the window keeps of an answer."""
         query, trajectories, visits = answer.query, answer.trajectories, None
-        returns = np.array([self.objective.total(trajectory) for trajectory in trajectories])
+        maximised = self._maximised
+        returns = np.array([maximised.total(trajectory) for trajectory in trajectories])
         if self.config.states is not None:
             rng = generator(self.seed, "visits", query.id)
-            visits = Visits.collect(trajectories, self.objective.gamma, self.config.states, rng)
+            visits = Visits.collect(trajectories, maximised.gamma, self.config.states, rng)
         start = np.array(trajectories[0].observations[0], dtype=np.float64) if visits is not None else None
         return Point(query.parameters, query.policy.normaliser, returns, query.role, query.iteration, visits, start)
+
+    @property
+    def _maximised(self) -> Objective:
+        """What the attempt under way maximises: a near-sighted one looks less far ahead than the search."""
+        farthest = self._restarts.discount(self.memory.attempts, self.spec.horizon)
+        return replace(self.objective, gamma=min(self.objective.gamma, farthest))
 
     def _retreat(self) -> Metrics:
         """Give up a centre that failed for the point half-way to the one before it."""
@@ -374,7 +382,7 @@ class LocalSearch(Search[LocalSearchConfig]):
         if verdict.start is None:
             memory.stage, memory.probes, memory.fallbacks = "", 0, 0
         else:
-            metrics["restart"] = True
+            metrics["restart"] = verdict.attempts.kind
             self._begin_at(verdict.start)
         self.cache.model = None
         return metrics

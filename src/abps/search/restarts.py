@@ -2,9 +2,15 @@
 
 A local search ends in some local optimum: a gait that scoots, a robot that stands. An *attempt* is the search from one
 start on. When the policy that it believes to be the best has not become much better for a number of episodes, the next
-attempt begins: where the search began, or, after an attempt that led to nothing better, at the best policy of all
-attempts, the *champion*, with an empty window. The champion stays the current policy of the search until another is
-probably better. Shapes: d parameters.
+attempt begins, with an empty window:
+
+- where the search began. Such attempts take turns: a `far`-sighted one maximises what the search maximises, a
+  `near`-sighted one a discounted return that sees a tenth of the horizon. Where every step survived is rewarded, standing
+  still is the best that a far-sighted search sees from a falling start; a near-sighted one prefers to get going and fall
+  later. Where it ends, the next attempt goes `onward` with the search's own objective;
+- at the best policy of all attempts, the `champion`, after an attempt that led to nothing better.
+
+The champion stays the current policy of the search until another is probably better. Shapes: d parameters.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +24,21 @@ from scipy.special import ndtr
 from abps.arrays import Array
 from abps.settings import Part, require, setting
 
-__all__ = ["Attempts", "Belief", "NoRestarts", "RestartWhenStuck", "Restarts", "Verdict"]
+__all__ = [
+    "CHAMPION",
+    "FAR",
+    "NEAR",
+    "ONWARD",
+    "Attempts",
+    "Belief",
+    "NoRestarts",
+    "RestartWhenStuck",
+    "Restarts",
+    "Verdict",
+]
+
+FAR, NEAR, ONWARD, CHAMPION = "far", "near", "onward", "champion"
+"""How an attempt begins."""
 
 
 @dataclass
@@ -46,8 +66,10 @@ class Attempts:
     """Parameters (d,) at which the search began."""
     champion: Belief | None = None
     """The best policy of finished attempts."""
-    at_champion: bool = False
-    """Whether the attempt that is under way began at the champion."""
+    kind: str = FAR
+    """How the attempt that is under way began."""
+    near_next: bool = True
+    """Whether the next attempt that begins where the search began is near-sighted."""
     first_value: float | None = None
     """What the attempt believed of its first policy."""
     high: float = -np.inf
@@ -81,6 +103,10 @@ class Restarts(Part, ABC):
             episodes: told episodes of the whole search.
         """
 
+    def discount(self, attempts: Attempts, horizon: int) -> float:
+        """The largest discount γ of the return that the attempt under way maximises; 1: that of the search."""
+        return 1.0
+
 
 @dataclass(frozen=True)
 class NoRestarts(Restarts):
@@ -96,23 +122,37 @@ class RestartWhenStuck(Restarts):
 
     patience: int = setting(50, "episodes without a rise after which the search begins anew")
     rise: float = setting(0.1, "what counts as a rise: share of what the attempt has gained since its first policy")
+    sight: float = setting(0.1, "how far near-sighted attempts look ahead: share of the horizon; 1: there are none")
     certainty: float = setting(0.8, "a policy replaces that of earlier attempts when it is better with this chance")
 
     def __post_init__(self) -> None:
         require(self.patience >= 1, "patience must be at least 1")
         require(self.rise >= 0, "rise must not be negative")
+        require(0 < self.sight <= 1, "sight must be in (0, 1]")
         require(0.5 <= self.certainty < 1, "certainty must be in [0.5, 1)")
 
     def judge(self, attempts: Attempts, belief: Callable[[], Belief], episodes: int) -> Verdict:
-        found, champion = belief(), attempts.champion
-        won = champion is None or found.better_than(champion) > self.certainty
+        found, champion, near = belief(), attempts.champion, attempts.kind == NEAR
+        won = champion is None or (not near and found.better_than(champion) > self.certainty)
         best = found if champion is None or won else champion
         attempts = self._followed(attempts, found.value, episodes)
         if episodes - attempts.risen < self.patience:
             return Verdict(attempts, best.parameters)
-        at_champion = not won and not attempts.at_champion
-        start = best.parameters if at_champion else attempts.origin
-        return Verdict(Attempts(attempts.origin, best, at_champion, risen=episodes), best.parameters, start)
+        kind = self._next_kind(attempts, won)
+        near_next = attempts.near_next != (kind in (NEAR, FAR))
+        start = {ONWARD: found.parameters, CHAMPION: best.parameters}.get(kind, attempts.origin)
+        following = Attempts(attempts.origin, best, kind, near_next, risen=episodes)
+        return Verdict(following, best.parameters, start)
+
+    def discount(self, attempts: Attempts, horizon: int) -> float:
+        return 1.0 - 1.0 / (1.0 + self.sight * horizon) if attempts.kind == NEAR else 1.0
+
+    def _next_kind(self, attempts: Attempts, won: bool) -> str:
+        if attempts.kind == NEAR:
+            return ONWARD
+        if not won and attempts.kind != CHAMPION:
+            return CHAMPION
+        return NEAR if attempts.near_next and self.sight < 1 else FAR
 
     def _followed(self, attempts: Attempts, value: float, episodes: int) -> Attempts:
         """Note whether the attempt has risen."""
