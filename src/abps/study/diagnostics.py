@@ -264,8 +264,9 @@ def _attempts(run: Run) -> Finding | None:
     begun = [row.get("episodes") for row in run.metrics if row.get("restart")]
     if not begun:
         return None
-    places = listing([str(number) for number in begun])
-    text = f"{count(len(begun), 'new start')}, after episode {places}: nothing better had been found for a while."
+    places = listing([str(number) for number in begun], between=" and " if len(begun) == 2 else ", ")
+    starts = count(len(begun), "new start", "new starts")
+    text = f"{starts}, after episode {places}: nothing better had been found for a while."
     return Finding("fair", "Attempts", f"{text} The current policy is the best of all attempts.")
 
 
