@@ -117,10 +117,11 @@ def test_a_failing_trial_is_data(folder: Path) -> None:
     assert len(found.trials) == 4
     assert (out / "best.yaml").read_text().startswith("# The best of 4 trials of")
     (last,) = (number for number, trial in enumerate(found.trials) if trial == failed[-1])
-    again = study(out.with_name("again"), Touchy, space=space, trials=last + 1, horizon=1, retries=0, max_failures=2,
+    other = out.with_name("again")
+    again = study(other, Touchy, space=space, trials=last + 1, horizon=1, retries=0, max_failures=2,
                   policy="linear-tanh")  # fmt: skip
     assert again.trials[-1].state == "failed"
-    assert (again.path / "best.yaml").read_text().startswith(f"# The best of {last + 1} trials of")
+    assert (other / "best.yaml").read_text().startswith(f"# The best of {last + 1} trials of")
 
 
 def test_a_task_that_always_fails_ends_the_study_with_its_reason() -> None:

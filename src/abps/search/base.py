@@ -49,7 +49,7 @@ ROLES = ("centre", "probe", "path", "scout", "direction", "candidate")
 
 
 @cache
-def _linear_algebra() -> ThreadpoolController:
+def _linear_algebra() -> Any:
     """The libraries whose threads are held at one while a search thinks; looking for them takes milliseconds.
 
     Their last digits depend on how many there are, and `abps.train` has one: ask and tell give its numbers this way.
