@@ -11,7 +11,8 @@ from abps.data.objective import Objective
 from abps.data.replay import Replay
 from abps.errors import ConfigError
 from abps.normaliser import Normaliser
-from abps.policies.linear import ClippedLinear
+from abps.policies.features import Fourier, Radial
+from abps.policies.linear import ClippedLinear, LinearTanh
 from abps.policies.mlp import Mlp
 from abps.policies.policy import Policy, PolicySpace
 from abps.settings import replace
@@ -90,13 +91,21 @@ def test_few_transitions_few_parameters_or_none_wanted_give_nothing() -> None:
     assert improver(NoImprovement()).improve(policy(START), replay, natural) is None
 
 
+def test_features_are_not_linear_although_the_inputs_are_among_them() -> None:
+    """`linear` is a setting of theirs; what the networks ask for must be something else."""
+    classes = (ClippedLinear(), LinearTanh(), Fourier(linear=True), Radial(linear=True), Mlp())
+    assert [item.acts_linearly for item in classes] == [True, True, False, False, False]
+
+
 def test_policies_that_are_not_linear_are_led_sooner_and_however_few_their_parameters() -> None:
     part = replace(PART, few_parameters=10_000, transitions_nonlinear=80, steps_first=CHUNK, steps=CHUNK)
     curved = PolicySpace(Mlp(hidden=(2,), standardise=False), SPACE.spec)
     centre = curved.policy(curved.initial(), Normaliser.empty(2))
     networks = part.make(curved, Objective(GAMMA), 0)
     assert networks.improve(centre, stored(1), natural) is None
-    assert not np.array_equal(networks.improve(centre, stored(2), natural), centre.parameters)
+    better = networks.improve(centre, stored(2), natural)
+    assert better is not None
+    assert not np.array_equal(better, centre.parameters)
     assert improver(part).improve(policy(START), stored(), natural) is None
 
 

@@ -251,8 +251,11 @@ def test_command_line(tmp_path, capsys):
     assert "the run is done" in capsys.readouterr().err
     assert main(["ask", run, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["done"] is True
-    assert main(["resume", run]) == 1
-    assert "real hardware" in capsys.readouterr().err
+    config = (Path(run) / "config.yaml").read_text()
+    for words in (["resume", run], ["resume", run, "--episodes", "99"], ["video", run], ["evaluate", run]):
+        assert main(words) == 1
+        assert capsys.readouterr().err.startswith(f"abps {words[0]}: {run} is a run on real hardware")
+    assert (Path(run) / "config.yaml").read_text() == config, "a refused command changes nothing"
 
 
 def test_robot_description_is_checked(tmp_path, capsys):

@@ -54,6 +54,16 @@ def blind() -> gymnasium.Env:
     return Painted()
 
 
+def handing_on(**arguments: Any) -> gymnasium.Env:
+    """A factory that hands everything on to a class without pictures."""
+
+    class Plain(Painted):
+        def __init__(self) -> None:
+            super().__init__()
+
+    return Plain(**arguments)
+
+
 @pytest.fixture
 def policy() -> Policy:
     space = PolicySpace(LinearTanh(), TaskSpec("painted", 2, 1, (-1.0,), (1.0,)))
@@ -63,7 +73,7 @@ def policy() -> Policy:
 @pytest.fixture
 def painted(monkeypatch: pytest.MonkeyPatch) -> TaskConfig:
     module = type(sys)("painted_task")
-    module.make, module.blind = Painted, blind  # type: ignore[attr-defined]
+    module.make, module.blind, module.handing_on = Painted, blind, handing_on  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "painted_task", module)
     monkeypatch.setenv("MUJOCO_GL", "egl")  # No probing: this environment paints itself.
     return TaskConfig(id="painted_task:make", name="painted")
@@ -99,8 +109,11 @@ def test_bad_input_is_refused(policy: Policy, painted: TaskConfig, tmp_path: Pat
         record_video(policy, painted, tmp_path / "film.mp4", size=33)
     with pytest.raises(TaskError, match="draws no pictures"):
         record_video(policy, TaskConfig(id="painted_task:blind", name="blind"), tmp_path / "film.mp4")
-    with pytest.raises(TaskError, match="cannot make"):
+    with pytest.raises(TaskError, match=r"draws no pictures: let the factory take render_mode.*TypeError"):
+        record_video(policy, TaskConfig(id="painted_task:handing_on", name="plain"), tmp_path / "film.mp4")
+    with pytest.raises(TaskError, match="cannot make") as caught:
         record_video(policy, TaskConfig(id="NoSuchTask-v9", name="none"), tmp_path / "film.mp4")
+    assert "renderer" not in str(caught.value), "a renderer would not help"
     space = PolicySpace(LinearTanh(), TaskSpec("painted", 3, 1, (-1.0,), (1.0,)))
     other = space.policy(np.zeros(3), Normaliser.empty(3))
     with pytest.raises(TaskError, match="takes 3 observations"):

@@ -61,7 +61,7 @@ def test_a_file_about_another_task_says_nothing_of_this_one(tmp_path: Path) -> N
     ("content", "message"),
     [
         ("[1, 2]", "must hold groups of settings"),
-        ("a: [", "not a readable settings file"),
+        ("a: [", r"file\.yaml is not a readable settings file"),
         ("a: &x 1\nb: *x", "aliases"),
         ("budget: {}\nrum: {}", "has the group 'rum'"),
         ("budget: 3", "budget must be a group of settings, got 3"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from abps.errors import ConfigError, ShapeError
 from abps.policies.linear import LinearTanh
@@ -52,6 +53,11 @@ def episode(total: float = 1.0, steps: int = 3, sizes: tuple[int, int] = (2, 1))
     return Trajectory.build(
         np.zeros((steps + 1, sizes[0])), np.zeros((steps, sizes[1])), rewards, terminated=True, truncated=False
     )
+
+
+def threads() -> set[int]:
+    """The threads of the libraries of linear algebra."""
+    return {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"}
 
 
 def scripted(**budget: Any) -> Scripted:
@@ -219,3 +225,20 @@ def test_a_search_can_be_made_from_settings_alone() -> None:
     search = make_search(CONFIG, SPEC, seed=2)
     assert (search.name, search.seed, search.config) == ("ars", 2, CONFIG)
     assert isinstance(search_config("abps.search.ars:ArsConfig"), ArsConfig)
+
+
+def test_a_search_thinks_with_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last digits of a product depend on the threads; `abps.train` has one, so ask and tell have one, too."""
+    search, seen = scripted(), []
+    for name in ("_propose", "_learn"):
+        original = getattr(Scripted, name)
+        monkeypatch.setattr(
+            Scripted, name, lambda self, *stage, original=original: (seen.append(threads()), original(self, *stage))[1]
+        )
+    with threadpool_limits(2):
+        if threads() != {2}:
+            pytest.skip("the linear algebra here has one thread")
+        query = search.ask()
+        search.tell(query, [episode(), episode()])
+        assert threads() == {2}
+    assert seen == [{1}, {1}]

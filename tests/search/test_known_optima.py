@@ -31,7 +31,8 @@ LOCAL: dict[str, tuple[int, float, dict[str, Any], dict[str, Any], dict[str, Any
 
 def share_left(task: Task, search: Any) -> float:
     """By closed forms; the searches themselves only see returns."""
-    system: Any = task.make_env().unwrapped.system
+    env: Any = task.make_env().unwrapped
+    system = env.system
     best, start = (system.finite_return(g, HORIZON) for g in (system.optimal_gain(), 0.0 * system.optimal_gain()))
     gain = search.incumbent.parameters.reshape(system.actions, system.states)
     return (best - system.finite_return(gain, HORIZON)) / (best - start)
@@ -64,7 +65,8 @@ def test_abs_as_it_ships_finds_the_optimal_gain(monkeypatch: pytest.MonkeyPatch)
     task = make_task(system, name="lqr", gamma=0.95, horizon=HORIZON)
     config: Any = replace(search_config("abs", "lqr"), policy=ClippedLinear(), discount=None)
     search, env = make_search("abs", task.spec, config, seed=0), task.make_env()
-    gains = (env.unwrapped.system.optimal_gain().ravel(), np.zeros(8))
+    bare: Any = env.unwrapped
+    gains = (bare.system.optimal_gain().ravel(), np.zeros(8))
     best, start = (run_episode(env, search.policies.policy(gain, search.normaliser), 0).total(0.95) for gain in gains)
     while search.episodes < 100:
         query = search.ask()

@@ -73,6 +73,25 @@ def test_news_appear_and_what_the_reader_does_is_kept(watched: tuple[Path, LiveS
     page.close()
 
 
+def test_a_page_that_was_hidden_asks_as_soon_as_it_is_seen(
+    make_run: Callable[..., Path], tmp_path: Path, browser: Any
+) -> None:
+    make_run(tmp_path, "hopper", "abs", 0)
+    server = make_server(LiveStudy([tmp_path], 600.0))
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    page = browser.new_page()
+    page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => !window.seen })")
+    page.goto(server.address)
+    page.wait_for_selector("html[data-ready=yes]")
+    page.wait_for_timeout(300)
+    assert page.locator("#live").is_hidden(), "nobody asks for a page that nobody sees"
+    page.evaluate("window.seen = true; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_selector(".live.well", timeout=15000)
+    page.close()
+    server.shutdown()
+    server.server_close()
+
+
 def test_it_waits_for_the_first_run(make_run: Callable[..., Path], tmp_path: Path, browser: Any) -> None:
     server = make_server(LiveStudy([tmp_path / "later"], 0.1))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

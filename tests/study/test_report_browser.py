@@ -406,3 +406,24 @@ def test_curves_have_a_legend_where_the_chips_are_folded_or_gone(report: Path, o
     page = open_page(report, 1280)
     page.emulate_media(media="print")
     assert page.evaluate(shown) == 2 * ["abs", "mpd", "ars"]
+
+
+def test_one_search_has_a_solid_curve_and_a_dotted_maximum(
+    make_run: Callable[..., Path], report: Path, tmp_path: Path, open_page: Callable[..., Any]
+) -> None:
+    """Dashes tell searches apart; those of ARS are dots, as the maximum's are."""
+    dashes = """() => {
+        const { lines, styles } = document.querySelector("#curve-panels figure").chart;
+        return styles.map((one, index) => [(lines[index] || {}).label || "", one.dash || null]);
+    }"""
+    make_run(tmp_path, "hopper", "ars", 0)
+    write_report(load_runs([tmp_path]), tmp_path / "one.html")
+    page = open_page(tmp_path / "one.html")
+    found = dict(page.evaluate(dashes))
+    assert found["current policy"] is None
+    assert found["maximum so far"]
+    strokes = "[...document.querySelectorAll('#curve-panels .legend line')].map((one) => one.style.cssText && "
+    strokes += "one.getAttribute('stroke-dasharray'))"
+    assert [bool(text) for text in page.evaluate(strokes)] == [False, True]
+    several = open_page(report)
+    assert dict(several.evaluate(dashes))["ars"], "beside others it has dashes"

@@ -81,6 +81,9 @@ def test_discrete_actions_are_chosen_by_their_scores() -> None:
     ("changes", "message"),
     [
         ({"wrapper": "Flatten"}, "there is no wrapper 'Flatten'.*FlattenObservation"),
+        ({"wrapper": "Flaten"}, "(did you mean|known:) '?FlattenObservation'?$"),
+        ({"wrapper": "RescaleActon"}, "did you mean 'RescaleAction'"),
+        ({"wrapper": "vector"}, "there is no wrapper 'vector'"),
         ({"wrapper": "nowhere:Name"}, "cannot import 'nowhere:Name'"),
         ({"wrapper": "users_envs:wrong"}, "returned int, not a gymnasium.Env"),
         ({"wrapper": "users_envs:number"}, "failed: TypeError"),

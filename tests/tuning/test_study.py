@@ -105,15 +105,23 @@ def test_an_interrupted_study_goes_on_as_if_nothing_had_happened(folder: Path, m
     assert len(study(folder / "cut", trials=4).trials) == 4
 
 
-def test_a_failing_trial_is_data() -> None:
+def test_a_failing_trial_is_data(folder: Path) -> None:
     space = {"noise": [0.025, 8.0, 9.0], "step": {"factor": 2}}
-    found = study(task=Touchy, space=space, trials=4, horizon=1, retries=0, max_failures=2, policy="linear-tanh")
+    out = folder / "touchy"
+    found = study(out, Touchy, space=space, trials=4, horizon=1, retries=0, max_failures=2, policy="linear-tanh")
     failed = [trial for trial in found.trials if trial.state == "failed"]
     assert failed
     assert all(trial.settings["noise"] > 1.0 for trial in failed)
     assert "the actuator broke" in failed[0].reason
     assert found.best.settings["noise"] == 0.025
     assert len(found.trials) == 4
+    assert (out / "best.yaml").read_text().startswith("# The best of 4 trials of")
+    (last,) = (number for number, trial in enumerate(found.trials) if trial == failed[-1])
+    other = out.with_name("again")
+    again = study(other, Touchy, space=space, trials=last + 1, horizon=1, retries=0, max_failures=2,
+                  policy="linear-tanh")  # fmt: skip
+    assert again.trials[-1].state == "failed"
+    assert (other / "best.yaml").read_text().startswith(f"# The best of {last + 1} trials of")
 
 
 def test_a_task_that_always_fails_ends_the_study_with_its_reason() -> None:

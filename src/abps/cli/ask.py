@@ -195,7 +195,7 @@ def read_robot(path: Path) -> tuple[TaskConfig, HardwareConfig]:
     from abps.run.files import read_bounded
 
     try:
-        document = parse_yaml(read_bounded(path, MAX_FILE))
+        document = parse_yaml(read_bounded(path, MAX_FILE), path)
     except RunError as error:
         raise ConfigError(str(error)) from error
     if not isinstance(document, dict):

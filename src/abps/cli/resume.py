@@ -8,7 +8,7 @@ from typing import Any
 from abps.cli.options import parse, split_words
 from abps.cli.train import Logger, check_end, flat_config, print_help, train_and_tell
 from abps.cli.tree import Group, positional
-from abps.errors import ConfigError
+from abps.errors import ConfigError, RunError
 from abps.run.config import RunConfig
 from abps.search.budget import BudgetConfig
 from abps.settings import replace, setting
@@ -48,6 +48,8 @@ def run(argv: Sequence[str]) -> int:
     parse(words, groups, command="resume", elsewhere=_fixed_settings, hint=FIXED)
     path = Path(words.positionals[0])
     settings = read_settings(path)
+    if settings.hardware is not None:  # Said before anything is written: `abps ask` alone extends a robot's run.
+        raise RunError(f"{path} is a run on real hardware; go on with `abps ask {path}` and `abps tell {path}`")
     groups = _groups(settings.budget, settings.run)
     arguments, budget, run_config = parse(words, groups, command="resume")
     changed = replace(settings, budget=budget, run=run_config)

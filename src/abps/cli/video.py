@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from abps.errors import ConfigError
+from abps.errors import ConfigError, RunError
 
 __all__ = ["HELP", "configure", "execute"]
 
@@ -35,6 +35,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.steps < 0 or arguments.seed < 0:
         raise ConfigError("--steps and --seed must not be negative")
     settings = read_settings(arguments.run)
+    if settings.hardware is not None:
+        raise RunError(f"{arguments.run} is a run on real hardware: there is no simulator that could draw it")
     policy = load_policy(policy_file(arguments.run, arguments.which), settings.search_config.policy)
     out = arguments.out or arguments.run / "video.mp4"
     video = record_video(policy, settings.task, out, seed=arguments.seed, steps=arguments.steps, size=arguments.size)

@@ -124,7 +124,7 @@ class TwinNetworks(Improvement):
         require(self.stride > 0 and self.learning_rate > 0, "stride and learning_rate must be positive")
 
     def make(self, space: PolicySpace, objective: Objective, seed: int) -> Improver:
-        closed_forms_serve = space.policy_class.linear and space.size <= self.few_parameters
+        closed_forms_serve = space.policy_class.acts_linearly and space.size <= self.few_parameters
         return _NoImprover() if closed_forms_serve else TwinImprover(self, space, objective, seed)
 
 
@@ -168,7 +168,7 @@ class TwinImprover(Improver):
     def improve(self, centre: Policy, replay: Replay, natural: Natural) -> Array | None:
         memory, config = self.memory, self.config
         count = min(replay.total - memory.since, len(replay))
-        linear = self.space.policy_class.linear
+        linear = self.space.policy_class.acts_linearly
         if count < (config.transitions if linear else config.transitions_nonlinear):
             return None
         rng, first = generator(self._seed, "improvement", memory.fits), not memory.started

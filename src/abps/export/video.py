@@ -172,9 +172,20 @@ def _drawable(task: TaskConfig, size: int) -> "gymnasium.Env[Any, Any]":
         except TaskError as error:
             if extra and isinstance(error.__cause__, TypeError):
                 continue  # An environment that takes no size is asked again without.
-            raise TaskError(f"cannot make {task.id!r} for drawing: {error}; {ADVICE}") from error
+            raise _undrawable(task, error) from error
         if getattr(env, "render_mode", None) != "rgb_array":
             env.close()
             raise TaskError(f"{task.id!r} draws no pictures: let the factory take render_mode and pass it on")
         return env
     raise AssertionError("unreachable")
+
+
+def _undrawable(task: TaskConfig, error: TaskError) -> TaskError:
+    """Why there are no pictures: the environment cannot be made at all, takes no render_mode, or lacks a renderer."""
+    try:
+        make_env(task).close()
+    except TaskError as other:
+        return other
+    if isinstance(error.__cause__, TypeError):
+        return TaskError(f"{task.id!r} draws no pictures: let the factory take render_mode and pass it on ({error})")
+    return TaskError(f"cannot make {task.id!r} for drawing: {error}; {ADVICE}")

@@ -25,7 +25,7 @@ class PolicyClass(Part, ABC):
     """Maps parameters and inputs to actions."""
 
     family: ClassVar[str] = "policy"
-    linear: ClassVar[bool] = False
+    acts_linearly: ClassVar[bool] = False
     """Whether actions are a squashed linear function of the inputs, for which closed-form critics are enough."""
 
     @abstractmethod

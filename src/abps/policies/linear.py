@@ -27,7 +27,7 @@ class _Linear(LinearOutput):
 
     bias: bool = setting(False, "add a constant b to every action's W s̃")
 
-    linear: ClassVar[bool] = True
+    acts_linearly: ClassVar[bool] = True
 
     def basis_size(self, spec: TaskSpec) -> int:
         return spec.observation_dim + int(self.bias)

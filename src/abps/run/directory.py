@@ -273,8 +273,8 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def parse_yaml(content: bytes) -> Any:
-    """Return a YAML document of plain values; nothing in it can execute code.
+def parse_yaml(content: bytes, file: Path | None = None) -> Any:
+    """Return a YAML document of plain values, read from a file; nothing in it can execute code.
 
     Raises:
         ConfigError: it is not YAML, or uses more of it than settings need.
@@ -282,7 +282,8 @@ def parse_yaml(content: bytes) -> Any:
     try:
         return yaml.load(content, _PlainLoader)  # noqa: S506 (the loader is a safe one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"not a readable settings file: {' '.join(str(error).split())}") from error
+        name = f"{file} is " if file is not None else ""
+        raise ConfigError(f"{name}not a readable settings file: {' '.join(str(error).split())}") from error
 
 
 def stamp_versions() -> dict[str, str]:

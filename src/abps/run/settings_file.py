@@ -87,7 +87,7 @@ def read_settings_file(path: str | Path) -> FileSettings:
     """
     file = Path(path) / "config.yaml" if Path(path).is_dir() else Path(path)
     try:
-        document = parse_yaml(read_bounded(file, MAX_CONFIG_BYTES))
+        document = parse_yaml(read_bounded(file, MAX_CONFIG_BYTES), file)
     except RunError as error:
         raise ConfigError(str(error)) from error
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):

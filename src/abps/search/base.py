@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingTypeStubs]
 
 from abps.arrays import Array
 from abps.data.objective import Objective
@@ -45,6 +46,15 @@ Metrics = dict[str, Any]
 ConfigT = TypeVar("ConfigT", bound="SearchConfig")
 
 ROLES = ("centre", "probe", "path", "scout", "direction", "candidate")
+
+
+@cache
+def _linear_algebra() -> Any:
+    """The libraries whose threads are held at one while a search thinks; looking for them takes milliseconds.
+
+    Their last digits depend on how many there are, and `abps.train` has one: ask and tell give its numbers this way.
+    """
+    return ThreadpoolController()
 
 
 class Proposal(NamedTuple):
@@ -248,7 +258,9 @@ class Search(ABC, Generic[ConfigT]):
         """Return every query that can be run now, side by side; never empty."""
         if not self._open:
             episode = self.episodes  # A stage begins when everything before it is told.
-            for proposal, policy in self._planned():
+            with _linear_algebra().limit(limits=1):
+                planned = self._planned()
+            for proposal, policy in planned:
                 self._open.append(self._query(proposal, policy, episode))
                 episode += proposal.episodes
         return [query for query in self._open if query.id not in self._answers]
@@ -304,7 +316,11 @@ class Search(ABC, Generic[ConfigT]):
         self._count(answer)
         if len(self._answers) < len(self._open):
             return None
-        stage = [self._answers[item.id] for item in self._open]
+        with _linear_algebra().limit(limits=1):
+            return self._end_stage([self._answers[item.id] for item in self._open])
+
+    def _end_stage(self, stage: list[Answer]) -> Metrics | None:
+        """Learn from a stage that is told."""
         if self.limits is not None:
             roles = {item.query.role for item in stage}
             for item in stage:  # Probes beside no centre are those of a search that never runs its centre.

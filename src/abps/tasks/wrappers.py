@@ -86,8 +86,9 @@ def _wrapper(name: str) -> Any:
     if name in OWN:
         return OWN[name]
     module: Any = importlib.import_module("gymnasium.wrappers")
-    known = [*OWN, *module.__all__]
+    known = [*OWN, *(other for other in module.__all__ if other[0].isupper())]  # `vector` is a module.
     if name not in known:
-        alike = [other for other in known if name.lower() in other.lower()]
+        wanted = name.lower()
+        alike = [other for other in known if wanted in other.lower() or other.lower().startswith(wanted[:4])]
         raise TaskError(f"there is no wrapper {name!r} here or in gymnasium.wrappers{nearest(name, alike or known)}")
     return getattr(module, name)

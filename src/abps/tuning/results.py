@@ -148,15 +148,17 @@ def settings_of(tuning: Tuning, trial: TrialResult) -> SearchConfig:
 
 
 def write_best(folder: Path, tuning: Tuning, study: Any) -> None:
-    """Write the best settings so far as a settings file."""
+    """Write the best settings so far as a settings file; nothing as long as no trial was finished."""
     found = TuningResult(folder, tuning, study)
-    best, base = found.best, tuning.base
+    if not found.count("done"):
+        return
+    best, base, ended = found.best, tuning.base, len(found.trials) - found.count("running")
     config = settings_of(tuning, best)
     document = {"task": to_dict(base.task), "search": {"name": base.search, "settings": to_dict(config)}}
     before = to_dict(base.search_config)
     changed = [f"#   {name}: {value_of(before, name)} → {value}" for name, value in best.settings.items()]
     lines = [
-        f"# The best of {count(len(found.trials), 'trial')} of `abps tune`: trial {best.number}, mean return",
+        f"# The best of {count(ended, 'trial')} of `abps tune`: trial {best.number}, mean return",
         f"# {best.value:.6g} over {count(tuning.seeds, 'seed')} after {count(base.budget.episodes, 'episode')}.",
         *(["# What was tried:", *changed] if best.number else ["# These are the settings as they were."]),
     ]

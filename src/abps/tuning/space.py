@@ -194,7 +194,7 @@ def value_of(document: Any, name: str) -> Any:
 
 def _parsed(file: Path) -> Any:
     try:
-        return parse_yaml(read_bounded(file, MAX_CONFIG_BYTES))
+        return parse_yaml(read_bounded(file, MAX_CONFIG_BYTES), file)
     except RunError as error:
         raise ConfigError(str(error)) from error
 

@@ -174,7 +174,7 @@ def _carry_out(
         trial.set_user_attr(FAILED, clean_reason(str(error)))
         trial.set_user_attr(SECONDS, before + time.perf_counter() - began)
         study.tell(trial, state=pruned)  # Without a value it ranks below all others.
-        return
+        keep = True
     except _Pruned:
         trial.set_user_attr(SECONDS, before + time.perf_counter() - began)
         study.tell(trial, state=pruned)
@@ -182,8 +182,8 @@ def _carry_out(
         trial.set_user_attr(RETURNS, returns)
         trial.set_user_attr(SECONDS, before + time.perf_counter() - began)
         study.tell(trial, float(np.mean(returns)))
-        with exclusive(folder):
-            write_best(folder, tuning, study)
+    with exclusive(folder):
+        write_best(folder, tuning, study)  # After every trial: it says of how many it is the best.
     if not keep:
         shutil.rmtree(path, ignore_errors=True)
 

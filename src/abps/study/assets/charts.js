@@ -2,6 +2,7 @@
 const zooms = new Map(); // Chart and axis → [from, to], so that a chart that is drawn again stays where it was.
 const chartsByKey = new Map();
 const SWATCH = { dots: "dot", rings: "ring" }; // Series without a line → their sample.
+const sample = (one) => (one.solid && one.kind === "main" ? "solid" : SWATCH[one.kind] || one.kind);
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
 
 // The chart called `key` with these options; one that is on the page already is updated in place.
@@ -264,7 +265,7 @@ class Chart {
       node(
         "tr",
         {},
-        node("td", {}, swatch(one.number, SWATCH[one.kind] || one.kind), " ", one.short || one.label),
+        node("td", {}, swatch(one.number, sample(one)), " ", one.short || one.label),
         node("td", {}, node("b", {}, format(value))),
         node("td", { class: "interval" }, between),
       ),

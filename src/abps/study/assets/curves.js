@@ -9,6 +9,9 @@ function smoothSeries(one) {
   ];
 }
 
+// Dashes tell searches apart. Where there is one, its curve is solid: dots are for the maximum beside it.
+const solid = () => data.labels.length === 1;
+
 // The curve of one run as it was measured; evaluations have a band of one standard error.
 function runSeries(run, kind, style) {
   const y = run.y[quantity(kind)] || [],
@@ -26,6 +29,7 @@ function runSeries(run, kind, style) {
     short: single() ? label : shorter(label),
     number,
     kind: style,
+    solid: solid(),
     x: run.x[state.axis] || [],
     y,
     low: banded ? part(-1) : undefined,
@@ -53,6 +57,7 @@ function groupSeries(group) {
         short: shorter(group.label) + word,
         number,
         kind: style,
+        solid: solid(),
         x: data.grids[group.task][state.axis],
         y: band[0],
         ...range,
@@ -109,7 +114,7 @@ function curveLegend() {
   const number = data.labels.length === 1 ? data.style[data.labels[0]] : 6;
   if (kinds().length > 1)
     items.push(
-      node("li", {}, swatch(number), "current policy"),
+      node("li", {}, swatch(number, "solid"), "current policy"),
       node("li", {}, swatch(number, "max"), "maximum so far"),
     );
   if (data.labels.length > 1) {

@@ -43,7 +43,7 @@ const ink = (number, alpha = 1) =>
     .toString(16)
     .padStart(2, "0");
 
-// A sample of a line, as legends show it: { number, kind } with kind main, max, thin, dot, ring or limit.
+// A sample of a line, as legends show it: { number, kind } with kind main, solid, max, thin, dot, ring or limit.
 function swatch(number, kind = "main") {
   const svg = shape("svg", { class: "swatch", viewBox: "0 0 30 10", "aria-hidden": "true" });
   if (kind === "ring" || kind === "limit") {
@@ -64,10 +64,8 @@ function swatch(number, kind = "main") {
           y1: 5,
           x2: 30,
           y2: 5,
-          "stroke-width": kind === "main" ? 3 : 1.5,
-          "stroke-dasharray": (kind === "max" ? [2, 3] : kind === "thin" ? [] : DASHES[number % DASHES.length]).join(
-            " ",
-          ),
+          "stroke-width": kind === "main" || kind === "solid" ? 3 : 1.5,
+          "stroke-dasharray": ({ max: [2, 3], thin: [], solid: [] }[kind] || DASHES[number % DASHES.length]).join(" "),
         });
   mark.style[kind === "dot" ? "fill" : "stroke"] = colour(number);
   svg.append(mark);

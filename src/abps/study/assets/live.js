@@ -2,7 +2,9 @@
 const FASTEST = 0.5; // Seconds between two questions to the server, at least.
 const PATIENCE = 20; // Seconds after which a question counts as lost.
 const asking = new Set();
-let tag = "";
+let tag = "",
+  polling = false,
+  next = null;
 
 async function ask(address, headers = {}) {
   return fetch(address, { headers, cache: "no-store", signal: AbortSignal.timeout(1000 * PATIENCE) });
@@ -27,6 +29,8 @@ async function askForDetails(run) {
 // One round: ask for news, draw what came, and say how that went.
 async function poll() {
   let wait = data.every || 2;
+  polling = true;
+  clearTimeout(next);
   try {
     if (document.hidden) return;
     const answer = await ask("data.json", tag ? { "If-None-Match": tag } : {});
@@ -43,9 +47,15 @@ async function poll() {
   } catch (error) {
     say(false, `no connection since ${byId("live").dataset.last || "the start"}; is abps watch still running?`);
   } finally {
-    setTimeout(poll, 1000 * Math.max(FASTEST, wait));
+    polling = false;
+    next = setTimeout(poll, 1000 * Math.max(FASTEST, wait));
   }
 }
+
+// Whoever comes back to the page, or opened it behind another one, sees news now and not a round later.
+document.addEventListener("visibilitychange", () => {
+  if (data.live && !document.hidden && !polling) poll();
+});
 
 function say(well, text) {
   byId("live").hidden = false;

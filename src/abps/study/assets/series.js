@@ -35,7 +35,7 @@ function lineStyle(one) {
     return { paths: () => null, points: { show: true, size: 9, width: 2, fill: "#0000", stroke: css("--error") } };
   if (one.kind === "limit") return { stroke: css("--error"), width: 1.5, dash: [6, 4], points: { show: false } };
   const alpha = { main: 1, max: 0.8, thin: 0.45, raw: 0.28 }[one.kind];
-  const dash = { main: DASHES[one.number % DASHES.length], max: [2, 3] }[one.kind];
+  const dash = { main: one.solid ? [] : DASHES[one.number % DASHES.length], max: [2, 3] }[one.kind];
   const few = one.y.filter(known).length <= 1; // A line through one point is invisible.
   return {
     stroke: ink(one.number, alpha),
