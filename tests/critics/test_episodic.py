@@ -398,7 +398,7 @@ def test_the_systems_are_those_of_a_naive_loop() -> None:
     m, B, P, F = 4, episodic.BLOCK, 7, 3
     shapes = [(m, B, P), (m, B, F), (m, B), (m, B)]
     rows = episodic._Rows(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
-    systems, targets, squares = critics._sums(rows)
+    systems, targets, squares = critics._sums(rows, critics.reach)
 
     def naive(gamma: float, decay: float) -> tuple[np.ndarray, np.ndarray]:
         system, target = np.zeros((P, P)), np.zeros(P)
@@ -427,3 +427,19 @@ def test_more_steps_than_rows_are_left_out_of_the_fit() -> None:
     slopes = [fitted(case, replay, part).memory.slopes for part in parts]
     np.testing.assert_array_equal(slopes[0], slopes[1])
     assert not np.allclose(slopes[0], slopes[2])
+
+
+def test_with_more_steps_than_rows_the_first_decay_stands_for_all() -> None:
+    """Where steps are left out, one-step targets have enough of them; members keep their places."""
+    case = problem()
+    replay = replay_of(case, 2, steps=3 * episodic.BLOCK)
+    both, one = replace(USUAL, traces=(0.0, 0.7), rows=400), replace(USUAL, traces=(0.0,), rows=400)
+    many, few = fitted(case, replay, both), fitted(case, replay, one)
+    ridges = len(USUAL.value_ridges)
+    for gamma in range(len(USUAL.gammas)):
+        expected = few.memory.slopes[gamma * ridges : (gamma + 1) * ridges]
+        for trace in range(2):
+            start = (2 * gamma + trace) * ridges
+            np.testing.assert_array_equal(many.memory.slopes[start : start + ridges], expected)
+    whole = fitted(case, replay, replace(both, rows=600)).memory.slopes
+    assert not np.allclose(whole[:ridges], whole[ridges : 2 * ridges])

@@ -4,9 +4,11 @@ Q(s, a) = V(s) + A(s, u), with u the departure from the centre's action in halve
 
     V = [1 | x | relu(Wx) | x_i x_j]·v,        A = u ⊗ (1, x)·w + u_i u_j·q,        x the standardised, clipped state.
 
-Each pair of a discount γ and a decay γλ of the traces (0 by default: one-step targets) gives one system of LSTD(λ)
-(Boyan 2002), solved with each of the value ridges; systems with the same decay share their products. Short and long
-reaches err on different tasks: a short γ sees the next second without noise, a long one what follows. The number of
+Each pair of a discount γ and a decay γλ of the traces gives one system of LSTD(λ) (Boyan 2002), solved with each of the
+value ridges; systems with the same decay share their products. Short and long reaches err on different tasks: a short γ
+sees the next second without noise, a long one what follows. Traces see what an action does some steps later, which a
+delay hides from one-step targets; where steps must be left out, one-step targets have enough of them, and their members
+take the place of the others. The number of
 random features grows with the number of steps. Rewards are clipped to a few times their usual spread, or to what a
 quarter of the episodes go beyond, so that one runaway episode does not outweigh all others; steps far from the centre's
 actions count less, as a quadratic fits them worse.
@@ -58,7 +60,9 @@ class EpisodicLstd(CriticsPart):
 
     episodes: int = setting(24, "newest episodes that are learned from", common=True)
     gammas: tuple[float, ...] = setting((0.95, 0.99), "discounts γ of the members")
-    traces: tuple[float, ...] = setting((0.0,), "decays γλ of the eligibility traces of the members")
+    traces: tuple[float, ...] = setting(
+        (0.0, 0.7), "decays γλ of the eligibility traces of the members; with more steps than `rows` the first alone"
+    )
     value_ridges: tuple[float, ...] = setting(
         (3.0, 300.0), "ridge strengths of the state's value, in steps' worth of data: weaker the more steps there are"
     )
@@ -220,7 +224,8 @@ class EpisodicCritics(Critics):
         departures = self._departures(taken.states, taken.actions)
         spread = np.maximum(np.sqrt(np.mean(np.square(departures[used]), axis=0)), SPREAD_FLOOR)
         rows = self._rows(taken, departures, spread, np.clip(rewards, low, high) / unit, real)
-        systems, targets, squares = self._sums(rows)
+        reach = self.reach if n <= config.rows else [pair for pair in self.reach if pair[1] == config.traces[0]]
+        systems, targets, squares = self._sums(rows, reach)
         return self._solve(systems, targets, squares, spread, unit, rows.following.shape[2], int(used.sum()))
 
     def _scaled(self, rewards: NDArray[np.floating]) -> Array:
@@ -243,7 +248,7 @@ class EpisodicCritics(Critics):
         values = rewards.astype(np.float32).reshape(shape)
         return _Rows(now.reshape(*shape, -1), following.reshape(*shape, -1), values, weights.reshape(shape))
 
-    def _sums(self, rows: _Rows) -> tuple[Array, Array, Array]:
+    def _sums(self, rows: _Rows, reach: list[tuple[float, float]]) -> tuple[Array, Array, Array]:
         """The systems (g, P, P), targets (g, P) and squares (P,) summed over steps, g pairs of γ and a decay γλ.
 
         Every system is Zᵀ(Φ − γΦ'), Z the traces; both products are shared by the pairs with the same decay.
@@ -251,12 +256,12 @@ class EpisodicCritics(Critics):
         size, values = rows.now.shape[2], rows.following.shape[2]
         now, following = rows.now.reshape(-1, size), rows.following.reshape(-1, values)
         weights, rewards = rows.weights.reshape(-1, 1), rows.rewards.ravel()
-        systems, targets = np.zeros((len(self.reach), size, size)), np.zeros((len(self.reach), size))
-        for decay in self.config.traces:
+        systems, targets = np.zeros((len(reach), size, size)), np.zeros((len(reach), size))
+        for decay in dict.fromkeys(trace for _, trace in reach):
             traces = now if decay == 0 else np.matmul(_decay_matrix(decay), rows.now).reshape(-1, size)
             weighted = (traces * weights).T
             here, ahead, target = weighted @ now, weighted @ following, weighted @ rewards
-            for number, (gamma, trace) in enumerate(self.reach):
+            for number, (gamma, trace) in enumerate(reach):
                 if trace == decay:
                     systems[number], targets[number] = here, target
                     systems[number][:, :values] -= gamma * ahead
@@ -265,7 +270,10 @@ class EpisodicCritics(Critics):
     def _solve(
         self, systems: Array, targets: Array, squares: Array, spread: Array, unit: float, values: int, rows: int
     ) -> list[int]:
-        """Solve every member; return those without a usable solution, whose weights are then zero."""
+        """Solve every member; return those without a usable solution, whose weights are then zero.
+
+        With one decay instead of several its members stand for all.
+        """
         config, spec = self.config, self.space.spec
         a, p = spec.action_dim, spec.observation_dim + 1
         linear = slice(values, values + a * p)
@@ -273,8 +281,8 @@ class EpisodicCritics(Critics):
         penalty[linear] = config.slope_ridge * squares[linear].mean()
         if linear.stop < len(squares):
             penalty[linear.stop :] = config.quadratic_ridge * squares[linear.stop :].mean()
-        solutions, failed = np.zeros((self.members, len(squares))), []
-        for member in range(self.members):
+        solutions, failed = np.zeros((len(systems) * len(config.value_ridges), len(squares))), []
+        for member in range(len(solutions)):
             pair, ridge = divmod(member, len(config.value_ridges))
             penalty[:values] = config.value_ridges[ridge] / rows * squares[:values].mean()
             penalty[0] = CONSTANT_RIDGE * squares[0]
@@ -287,6 +295,9 @@ class EpisodicCritics(Critics):
             if not np.all(np.isfinite(solutions[member])):
                 failed.append(member)
                 solutions[member] = 0.0
+        shape = (len(config.gammas), len(config.traces), len(config.value_ridges), len(squares))
+        by_reach = solutions.reshape(shape[0], -1, *shape[2:])
+        solutions = np.broadcast_to(by_reach, shape).reshape(self.members, -1)
         memory, (first, second) = self.memory, self._pairs
         memory.value = solutions[:, :values] * unit
         memory.slopes = solutions[:, linear].reshape(self.members, a, p) * unit / spread[:, None]
