@@ -165,7 +165,7 @@ def test_a_near_sighted_attempt_measures_its_own_return(lab):
     for _ in range(90):
         kind, window = search.memory.attempts.kind, len(search.memory.window)
         near = 1 - 1 / (1 + 0.1 * 20)
-        asked, outcomes, metrics = lab.stage(search, task)
+        _, outcomes, metrics = lab.stage(search, task)
         if metrics is not None and metrics.get("restart"):
             continue
         told = [trajectory.total(near if kind == NEAR else 1.0) for trajectory in outcomes]

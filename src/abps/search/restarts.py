@@ -5,9 +5,10 @@ start on. When the policy that it believes to be the best has not become much be
 attempt begins, with an empty window:
 
 - where the search began. Such attempts take turns: a `far`-sighted one maximises what the search maximises, a
-  `near`-sighted one a discounted return that sees a tenth of the horizon. Where every step survived is rewarded, standing
-  still is the best that a far-sighted search sees from a falling start; a near-sighted one prefers to get going and fall
-  later. Where it ends, the next attempt goes `onward` with the search's own objective;
+  `near`-sighted one a discounted return that sees a tenth of the horizon. Where every step survived is rewarded,
+  standing still is the best that can be reached uphill from a falling start; over a tenth of the horizon it is better
+  to get going and fall later. Where a near-sighted attempt ends, the next one goes `onward` with the search's own
+  objective;
 - at the best policy of all attempts, the `champion`, after an attempt that led to nothing better.
 
 The champion stays the current policy of the search until another is probably better. Shapes: d parameters.
