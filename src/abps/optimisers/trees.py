@@ -204,6 +204,8 @@ class RandomTrees(Optimiser):
             places = [model.components[number][0] for number in single]
             found = model.components_at(single, axes[places][:, :, None])
             vertices[places] = found.mean + weight * found.std
+        if not edges:  # One parameter.
+            return vertices, np.zeros((0, r, r))
         one, two = np.array(edges).T
         pairs = np.stack(
             [np.repeat(axes[one], r, axis=1), np.tile(axes[two], (1, r))], axis=-1
