@@ -1,4 +1,4 @@
-"""One version: in the package, the changelog and CITATION.cff, which is valid; and what is packed."""
+"""One version: in the package, the changelog and CITATION.cff, which is valid; what is packed, and what it needs."""
 
 import datetime
 import re
@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import abps
+from abps.search.registry import SEARCHES
 
 ROOT = Path(__file__).parents[1]
 RELEASE = re.compile(r"^## (\d+\.\d+\.\d+) \((\d{4}-\d{2}-\d{2})\)$", re.MULTILINE)
@@ -34,6 +35,20 @@ PERSON = {
 }
 ENTITY = {"name", "address", "alias", "city", "country", "date-end", "date-start", "email", "orcid", "website"}
 REFERENCES = {"article", "book", "conference-paper", "generic", "proceedings", "software", "thesis", "report"}
+
+INSTALLED = {
+    "gymnasium", "imageio", "jax", "matplotlib", "msgspec", "mujoco", "numpy", "optax", "pyyaml", "rich", "safetensors",
+    "scipy", "threadpoolctl", "tyro",
+}  # fmt: skip
+"""What `make run` installs by name. Searches from elsewhere bring their packages as extras: this does not grow."""
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def package(requirement: str) -> str:
+    """The name in a requirement like `cma>=4.0,<5`."""
+    found = NAME.match(requirement)
+    assert found, requirement
+    return found.group().lower()
 
 
 def wrong(document: Any) -> list[str]:
@@ -94,3 +109,27 @@ def test_every_extra_that_a_sentence_names_exists() -> None:
     }
     assert "tune" in named
     assert named <= set(extras)
+
+
+def test_the_install_of_make_run_does_not_grow() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {package(line) for line in project["dependencies"]} == INSTALLED
+    assert package("Ray[default]>=2.40 ; python_version < '4'") == "ray"
+
+
+def test_a_search_that_needs_a_package_has_an_extra_that_brings_it() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {entry.needs: entry.extra for entry in SEARCHES.values() if entry.needs}
+    assert "cma" in needed
+    for name, extra in needed.items():
+        assert name not in INSTALLED
+        assert name in {package(line) for line in extras[extra]}
+
+
+def test_the_references_from_deep_rl_are_in_no_extra() -> None:
+    """They have an environment of their own, with a torch of hundreds of megabytes."""
+    lines = (ROOT / "benchmarks" / "peers" / "requirements-deep-rl.txt").read_text().splitlines()
+    theirs = {package(line) for line in lines if line and not line.startswith("#")}
+    assert {"torch", "stable-baselines3"} <= theirs
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert not {"torch", "stable-baselines3"} & {package(line) for lines in extras.values() for line in lines}

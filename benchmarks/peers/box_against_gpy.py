@@ -19,15 +19,17 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from turbo_against_botorch import JOBS, value
+from turbo_against_botorch import JOBS, SIDE, value
 
 RESULTS = Path(__file__).with_name("box_against_gpy.json")
-WHO = {"crbo": ("ours", "authors"), "rducb": ("ours", "ours, refit 1", "authors")}
-"""Sides of each; `refit 1` fits the hyper-parameters at every value, as the program does."""
+WHO = {"crbo": ("ours", "authors"), "rducb": ("ours", "ours, refit 1", "authors", "authors, unscaled", "uniform")}
+"""Sides of each; `refit 1` fits the hyper-parameters at every value, as the program does; `unscaled`: see `rducb`;
+`uniform` points are the control."""
 SIDES = list(dict.fromkeys(itertools.chain(*WHO.values())))
 GAMMA, BETA, FIRST_LENGTHSCALE = 0.6, 2.0, 0.2
 LENGTHSCALES = (0.05, 0.5)
@@ -119,24 +121,25 @@ def region_samples(measured: Any, slack: Any, rng: np.random.Generator, count: i
 # ---- random decompositions ----------------------------------------
 
 
-def rducb(name: str, d: int, evaluations: int, seed: int) -> list[float]:
+def rducb(name: str, d: int, evaluations: int, seed: int, *, scaled: bool = True) -> list[float]:
     """Values (minus the function) in the order of evaluation.
 
-    The program does not scale values, whatever their size; here they are standardised, since its noise of 0.1 and first
-    variance of 0.5 mean something only then.
+    The program scales neither values nor points, whatever their size. `scaled` standardises the values and takes the
+    unit cube, since its noise of 0.1, its first variance of 0.5 and its first lengthscale of 0.1 mean something only
+    then; off, values and points are the function's own, as in the program.
     """
     rng = np.random.default_rng(seed)
-    axis = np.linspace(0.0, 1.0, GRID)
+    axis, side = np.linspace(0.0, 1.0, GRID), 1.0 if scaled else SIDE[1] - SIDE[0]
     x = axis[rng.integers(GRID, size=(10, d))]
     y = value(name, x)
     scales, variances = np.full(d, 0.1), np.full(d, 0.5)
     while len(y) < evaluations:
         edges = random_forest(d, max(1, int(EDGES * d)), rng)
         groups = [*edges, *((i,) for i in range(d) if not any(i in edge for edge in edges))]
-        target = (y - y.mean()) / y.std()
-        scales, variances = one_step(x, target, groups, scales, variances)
-        model = additive_model(x, target, groups, scales, variances)
-        point = zoomed_maximum(model, groups, axis, 0.5 * math.log(2.0 * (len(y) - 9)), rng)
+        target = (y - y.mean()) / y.std() if scaled else y
+        scales, variances = one_step(side * x, target, groups, scales, variances)
+        model = additive_model(side * x, target, groups, scales, variances)
+        point = zoomed_maximum(model, groups, side * axis, 0.5 * math.log(2.0 * (len(y) - 9)), rng) / side
         x, y = np.vstack([x, point]), np.append(y, value(name, point[None]))
     return [float(item) for item in y]
 
@@ -237,7 +240,9 @@ def group_bounds(model: Any, number: int, group: Any, choices: Any, weight: floa
 
 
 def ours(side: str, who: str, name: str, d: int, evaluations: int, seed: int) -> list[float]:
-    """Values in the order of evaluation, with our defaults, or a fit at every value."""
+    """Values in the order of evaluation, with our defaults, or a fit at every value; or of uniform points."""
+    if side == "uniform":
+        return [float(item) for item in value(name, np.random.default_rng(seed).uniform(size=(evaluations, d)))]
     from threadpoolctl import threadpool_limits
 
     from abps.optimisers.base import maximise
@@ -268,8 +273,9 @@ def run(python: str, chosen: list[str], sides: list[str], seeds: int, out: Path)
         for side in (side for side in WHO[who] if side in sides):
             key = f"{name} {who} {side} {seed}"
             if key not in kept:
-                job = (who, name, d, evaluations, seed)
-                values = theirs(python, *job) if side == "authors" else ours(side, *job)
+                job = (name, d, evaluations, seed)
+                program = who + side.removeprefix("authors")
+                values = theirs(python, program, *job) if side.startswith("authors") else ours(side, who, *job)
                 kept[key] = [float(max(values[: evaluations // 2])), float(max(values[:evaluations]))]
                 out.write_text(json.dumps(kept, indent=1) + "\n")
                 print(key, kept[key], flush=True)
@@ -304,6 +310,7 @@ if __name__ == "__main__":
     if options.job:
         warnings.filterwarnings("ignore")
         who, *job = json.loads(options.job)
-        print(json.dumps({"crbo": crbo, "rducb": rducb}[who](*job)))
+        programs = {"crbo": crbo, "rducb": rducb, "rducb, unscaled": partial(rducb, scaled=False)}
+        print(json.dumps(programs[who](*job)))
         sys.exit(0)
     run(options.gpy, options.only, options.sides, options.seeds, options.out)

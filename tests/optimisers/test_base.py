@@ -45,6 +45,14 @@ def test_the_optimum_of_a_bowl_is_found(optimiser: Any) -> None:
 
 
 @EVERY
+def test_one_parameter_is_enough(optimiser: Any) -> None:
+    """A policy of one gain: no forest has an edge, and every design is as small as can be."""
+    told, learned = maximise(optimiser, bowl, 1, 20)
+    assert told.points.shape[1] == 1
+    assert learned[-1].best == pytest.approx(0.7, abs=0.02)
+
+
+@EVERY
 def test_values_in_other_units_change_nothing(optimiser: Any) -> None:
     """Up to rounding, which the maximum of a drawn function may notice: the first points after the design."""
     one = maximise(optimiser, bowl, 3, 14)[0]

@@ -110,7 +110,7 @@ class RandomTrees(Optimiser):
     kernel: Kernel = setting(Matern52(), "kernel of every component")
     lengthscale_low: float = setting(0.05, "lower bound of the components' lengthscale, in sides of the box")
     lengthscale_high: float = setting(2.0, "upper bound of the components' lengthscale, in sides of the box")
-    edges: float = setting(0.2, "edges of a random forest, as a share of the parameters", common=True)
+    edges: float = setting(0.2, "edges of a random forest, as a share of the parameters; at least one", common=True)
     exploration: float = setting(0.5, "the std's weight is this times log(2t) after t values", common=True)
     grid: int = setting(8, "grid points per coordinate and zoom")
     first_points: int = setting(10, "points before the first fit")
@@ -204,6 +204,8 @@ class RandomTrees(Optimiser):
             places = [model.components[number][0] for number in single]
             found = model.components_at(single, axes[places][:, :, None])
             vertices[places] = found.mean + weight * found.std
+        if not edges:  # One parameter.
+            return vertices, np.zeros((0, r, r))
         one, two = np.array(edges).T
         pairs = np.stack(
             [np.repeat(axes[one], r, axis=1), np.tile(axes[two], (1, r))], axis=-1
