@@ -64,9 +64,11 @@ def test_the_champion_stays_the_current_policy_until_another_is_probably_better(
     assert np.array_equal(easy.current, BETTER)
 
 
-def kinds_and_starts(rule: RestartWhenStuck, values: list[tuple[float, np.ndarray]]) -> tuple[list[str], list[tuple]]:
+def kinds_and_starts(
+    rule: RestartWhenStuck, values: list[tuple[float, np.ndarray]], ended_early: bool = True
+) -> tuple[list[str], list[tuple]]:
     """How attempts begin, and where, when each ends believing in a policy of such a value."""
-    attempts, kinds, starts = Attempts(ORIGIN), [], []
+    attempts, kinds, starts = Attempts(ORIGIN, ended_early), [], []
     for value, place in values:
         for told in range(100):
             verdict = rule.judge(attempts, lambda v=value, p=place: believed(v, p), attempts.risen + 2 * (told > 0) * 5)
@@ -98,13 +100,14 @@ def test_attempts_from_the_origin_take_turns_and_failed_ones_are_followed_by_one
 
 
 def test_without_near_sighted_attempts_the_champion_follows_every_failed_one():
+    assert kinds_and_starts(RULE, VALUES, ended_early=False) == kinds_and_starts(replace(RULE, sight=1.0), VALUES)
     kinds, starts = kinds_and_starts(replace(RULE, sight=1.0), VALUES)
     assert kinds == [FAR, CHAMPION, FAR, CHAMPION, FAR, CHAMPION, FAR, CHAMPION]
     assert starts[1] == (1, 0)
 
 
 def test_a_near_sighted_attempt_keeps_the_champion_and_sees_a_share_of_the_horizon():
-    near = Attempts(ORIGIN, believed(1.0, GOOD), NEAR, risen=0)
+    near = Attempts(ORIGIN, True, believed(1.0, GOOD), NEAR, risen=0)
     verdict = follow(RULE, [believed(50.0, BETTER)], near)[0]
     assert np.array_equal(verdict.current, GOOD)
     assert RULE.discount(near, 1000) == pytest.approx(1 - 1 / 101)
@@ -123,10 +126,11 @@ def test_wrong_settings_are_refused(wrong):
 
 
 def test_what_is_remembered_is_saved_and_restored():
-    attempts = Attempts(ORIGIN, believed(1.0), ONWARD, False, 0.1, 0.9, 12)
+    attempts = Attempts(ORIGIN, True, believed(1.0), ONWARD, False, 0.1, 0.9, 12)
     again = restore(Attempts(), save(attempts))
     assert again.champion is not None
     assert np.array_equal(again.champion.parameters, GOOD)
+    assert again.ended_early
     assert (again.kind, again.near_next, again.first_value, again.high, again.risen) == (ONWARD, False, 0.1, 0.9, 12)
     assert restore(Attempts(), save(Attempts(ORIGIN))).champion is None
 
@@ -143,6 +147,7 @@ def search_on(lab: Any, spec_changes: dict[str, Any] | None = None, **settings: 
 def test_a_search_begins_anew_where_it_began_and_keeps_its_best_policy(lab):
     search, task = search_on(lab, patience=4, rise=1e6)
     begun, origin = [], search.centre
+    search.memory.attempts.ended_early = True
     for _ in range(90):
         at = search.centre
         _, _, metrics = lab.stage(search, task)
@@ -161,6 +166,7 @@ def test_a_search_begins_anew_where_it_began_and_keeps_its_best_policy(lab):
 def test_a_near_sighted_attempt_measures_its_own_return(lab):
     """Its points are discounted returns; those of every other attempt are what the search maximises."""
     search, task = search_on(lab, patience=4, rise=1e6)
+    search.memory.attempts.ended_early = True  # Else none is near-sighted.
     seen = set()
     for _ in range(90):
         kind, window = search.memory.attempts.kind, len(search.memory.window)
@@ -173,6 +179,19 @@ def test_a_near_sighted_attempt_measures_its_own_return(lab):
         assert np.allclose(sorted(np.concatenate([p.returns for p in points])), sorted(told)[-len(told) :])
         seen.add(kind)
     assert {FAR, NEAR, ONWARD} <= seen
+
+
+def test_an_episode_that_ends_early_is_remembered(lab):
+    search, task = search_on(lab, patience=4, rise=1e6)
+    lab.stage(search, task)
+    assert not search.memory.attempts.ended_early
+    query = search.ask()
+    fallen = [replace(outcome, terminated=True, truncated=False) for outcome in lab.outcomes(search, task, query)]
+    search.tell(query, fallen)
+    while search.memory.attempts.kind == FAR:
+        assert search.memory.attempts.ended_early
+        lab.stage(search, task)
+    assert search.memory.attempts.kind == NEAR
 
 
 def test_a_task_that_limits_changes_or_costs_has_one_attempt(lab):

@@ -267,6 +267,8 @@ class LocalSearch(Search[LocalSearchConfig]):
                 memory.avoid = [*memory.avoid, answer.query.parameters][-capacity:]
                 continue
             memory.window = added(memory.window, self._point(answer), capacity, memory.believed)
+            if any(trajectory.terminated for trajectory in answer.trajectories):
+                memory.attempts = replace(memory.attempts, ended_early=True)
             if answer.query.role != "centre":
                 for trajectory in answer.trajectories:
                     memory.fresh = memory.fresh.add(trajectory.observations[:-1])

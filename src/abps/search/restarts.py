@@ -4,11 +4,11 @@ A local search ends in some local optimum: a gait that scoots, a robot that stan
 start on. When the policy that it believes to be the best has not become much better for a number of episodes, the next
 attempt begins, with an empty window:
 
-- where the search began. Such attempts take turns: a `far`-sighted one maximises what the search maximises, a
-  `near`-sighted one a discounted return that sees a tenth of the horizon. Where every step survived is rewarded,
-  standing still is the best that can be reached uphill from a falling start; over a tenth of the horizon it is better
-  to get going and fall later. Where a near-sighted attempt ends, the next one goes `onward` with the search's own
-  objective;
+- where the search began. Where episodes may end early, such attempts take turns: a `far`-sighted one maximises what the
+  search maximises, a `near`-sighted one a discounted return that sees a tenth of the horizon. Where every step survived
+  is rewarded, standing still is the best that can be reached uphill from a falling start; over a tenth of the horizon
+  it is better to get going and fall later. Where a near-sighted attempt ends, the next one goes `onward` with the
+  search's own objective;
 - at the best policy of all attempts, the `champion`, after an attempt that led to nothing better.
 
 The champion stays the current policy of the search until another is probably better. Shapes: d parameters.
@@ -65,6 +65,8 @@ class Attempts:
 
     origin: Array = field(default_factory=lambda: np.zeros(0))
     """Parameters (d,) at which the search began."""
+    ended_early: bool = False
+    """Whether any episode, ever, was ended by the task before its time."""
     champion: Belief | None = None
     """The best policy of finished attempts."""
     kind: str = FAR
@@ -123,7 +125,10 @@ class RestartWhenStuck(Restarts):
 
     patience: int = setting(50, "episodes without a rise after which the search begins anew")
     rise: float = setting(0.1, "what counts as a rise: share of what the attempt has gained since its first policy")
-    sight: float = setting(0.1, "how far near-sighted attempts look ahead: share of the horizon; 1: there are none")
+    sight: float = setting(
+        0.1,
+        "how far near-sighted attempts look ahead, where episodes may end early: share of the horizon; 1: there are none",
+    )
     certainty: float = setting(0.8, "a policy replaces that of earlier attempts when it is better with this chance")
 
     def __post_init__(self) -> None:
@@ -142,7 +147,7 @@ class RestartWhenStuck(Restarts):
         kind = self._next_kind(attempts, won)
         near_next = attempts.near_next != (kind in (NEAR, FAR))
         start = {ONWARD: found.parameters, CHAMPION: best.parameters}.get(kind, attempts.origin)
-        following = Attempts(attempts.origin, best, kind, near_next, risen=episodes)
+        following = Attempts(attempts.origin, attempts.ended_early, best, kind, near_next, risen=episodes)
         return Verdict(following, best.parameters, start)
 
     def discount(self, attempts: Attempts, horizon: int) -> float:
@@ -153,7 +158,7 @@ class RestartWhenStuck(Restarts):
             return ONWARD
         if not won and attempts.kind != CHAMPION:
             return CHAMPION
-        return NEAR if attempts.near_next and self.sight < 1 else FAR
+        return NEAR if attempts.near_next and attempts.ended_early and self.sight < 1 else FAR
 
     def _followed(self, attempts: Attempts, value: float, episodes: int) -> Attempts:
         """Note whether the attempt has risen."""
