@@ -127,7 +127,7 @@ class RestartWhenStuck(Restarts):
     rise: float = setting(0.1, "what counts as a rise: share of what the attempt has gained since its first policy")
     sight: float = setting(
         0.1,
-        "how far near-sighted attempts look ahead, where episodes may end early: share of the horizon; 1: there are none",
+        "share of the horizon that near-sighted attempts see, where episodes may end early; 1: there are none",
     )
     certainty: float = setting(0.8, "a policy replaces that of earlier attempts when it is better with this chance")
 
