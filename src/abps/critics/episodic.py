@@ -8,10 +8,9 @@ Each pair of a discount γ and a decay γλ of the traces gives one system of LS
 value ridges; systems with the same decay share their products. Short and long reaches err on different tasks: a short γ
 sees the next second without noise, a long one what follows. Traces see what an action does some steps later, which a
 delay hides from one-step targets; where steps must be left out, one-step targets have enough of them, and their members
-take the place of the others. The number of
-random features grows with the number of steps. Rewards are clipped to a few times their usual spread, or to what a
-quarter of the episodes go beyond, so that one runaway episode does not outweigh all others; steps far from the centre's
-actions count less, as a quadratic fits them worse.
+take the place of the others. The number of random features grows with the number of steps. Rewards are clipped to a few
+times their usual spread, or to what a quarter of the episodes go beyond, so that one runaway episode does not outweigh
+all others; steps far from the centre's actions count less, as a quadratic fits them worse.
 
 Shapes: k members, n steps, s and a sizes, p = s + 1, F value features.
 """
