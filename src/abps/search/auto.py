@@ -38,18 +38,18 @@ class Row(NamedTuple):
 
 # which.py begins
 RULE: tuple[Row, ...] = (
-    Row(8, 40, "abs", 0.76, "snes", 0.83, 4),
-    Row(8, 80, "abs", 0.99, "snes", 0.84, 4),
-    Row(8, 170, "abs", 1.0, "cma", 1.0, 4),
-    Row(8, math.inf, "abs", 0.84, "crbo", 0.81, 4),
-    Row(40, 40, "abs", 0.83, "snes", 0.23, 6),
-    Row(40, 80, "abs", 1.0, "crbo", 0.3, 6),
-    Row(40, 170, "abs", 0.93, "snes", 0.43, 8),
-    Row(40, math.inf, "abs", 0.84, "crbo", 0.81, 4),
-    Row(math.inf, 40, "abs", 0.84, "snes", 0.39, 12),
-    Row(math.inf, 80, "abs", 1.0, "crbo", 0.46, 12),
-    Row(math.inf, 170, "abs", 0.94, "crbo", 0.56, 4),
-    Row(math.inf, math.inf, "abs", 0.84, "crbo", 0.81, 4),
+    Row(8, 40, "snes", 0.83, "abs", 0.67, 4),
+    Row(8, 80, "abs", 0.81, "snes", 0.84, 4),
+    Row(8, 170, "abs", 0.98, "cma", 1.0, 4),
+    Row(8, math.inf, "abs", 0.97, "crbo", 0.81, 5),
+    Row(40, 40, "abs", 0.93, "snes", 0.42, 5),
+    Row(40, 80, "abs", 1.0, "crbo", 0.31, 6),
+    Row(40, 170, "abs", 0.98, "snes", 0.44, 8),
+    Row(40, math.inf, "abs", 0.97, "crbo", 0.81, 5),
+    Row(math.inf, 40, "abs", 0.85, "snes", 0.49, 11),
+    Row(math.inf, 80, "abs", 0.94, "crbo", 0.45, 12),
+    Row(math.inf, 170, "abs", 1.0, "crbo", 0.48, 4),
+    Row(math.inf, math.inf, "abs", 0.97, "crbo", 0.81, 5),
 )
 # which.py ends
 """The first row that a task and its budget fit into counts; the last one fits all."""
