@@ -141,7 +141,7 @@ def table() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "table"))
-    parser.add_argument("--tasks", default="arm,cartpole,longchain")
+    parser.add_argument("--tasks", default="arm,cartpole,quadrotor")
     parser.add_argument("--seeds", default="700-704")
     parser.add_argument("--marks", default="50,100,200")
     parser.add_argument("--without", default=",".join(VARIANTS))

@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "Options", "draw", "save"]
 
 
-PHASES = ("rollout", "critics", "improvement", "mean", "fit", "acquisition", "strategy", "step", "diagnostics")
-PHASES += ("evaluation",)
+PHASES = (
+    "rollout",
+    "critics",
+    "improvement",
+    "mean",
+    "fit",
+    "acquisition",
+    "strategy",
+    "step",
+    "diagnostics",
+    "evaluation",
+)
 """The order in which phases are drawn, the same for every search; unknown ones follow."""
 
 MENTIONED = 3
